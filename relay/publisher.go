@@ -1,0 +1,25 @@
+package relay
+
+import "context"
+
+// Publisher hands events to Kafka. Package kafka implements it. It owns its client, and can destroy and remake it.
+type Publisher interface {
+	// Open makes a client that can publish, and proves it: the brokers answer, the credentials are right, a producer id was given.
+	// A client that is open already is kept if it is healthy and has nothing outstanding.
+	Open(ctx context.Context) error
+	// Publish hands events over in order and returns without waiting for the broker. done is called once for each event, from any
+	// goroutine, one call at a time, and must return at once. Events of one key arrive in one call, or after all earlier ones are done.
+	//
+	// A nil error means that the event is in Kafka. Otherwise [ClassOf] tells what to do:
+	//   - ClassEvent: this event, alone, is the reason. Later events of its key in the same call are not sent; theirs is ClassHeld.
+	//   - ClassTopic: nothing of that topic can be sent now. It was not sent.
+	//   - ClassHeld: not sent, through no fault of its own.
+	//   - ClassUnknown: the client is gone; it may or may not be in Kafka.
+	// An outage is no error: the Publisher retries for as long as it takes.
+	Publish(events []*Event, done func(*Event, error))
+	// CheckTopics tells for each topic why it cannot be published to now: nil, or an error of ClassTopic. The error is for an outage.
+	CheckTopics(ctx context.Context, topics []string) (map[string]error, error)
+	// Destroy silences the client: when it returns, no byte leaves this process for a broker any more, and every outstanding event is
+	// done with ClassUnknown. It is safe to call twice, and from any goroutine.
+	Destroy()
+}

@@ -1,0 +1,144 @@
+package relay
+
+import (
+	"context"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Source is one outbox table with the relay's own state beside it. Package postgres implements it.
+//
+// A relay works in terms: from taking the lease until it is lost, handed back, or a connection breaks. Every method may
+// return an error; the relay then ends the term and begins another one, so a Source repairs its connections in [Source.Open]
+// and nowhere else.
+type Source interface {
+	Reader
+	Settler
+	Leases
+	Failures
+
+	// Open makes the connections that a term needs, or finds them healthy, and returns what the source says of itself. A server in
+	// recovery is refused.
+	Open(ctx context.Context) (SourceInfo, error)
+	// Close ends all connections. It is safe to call twice.
+	Close()
+}
+
+// SourceInfo is what a source says of itself when it is opened.
+type SourceInfo struct {
+	// Name is the table's schema-qualified name, for people.
+	Name string
+	// ID is the random id that migrate gave to the source.
+	ID uuid.UUID
+	// Lanes is how many lanes the source has.
+	Lanes int
+	// FirstPublished is when the source's first event was published; zero if none ever was.
+	FirstPublished time.Time
+	// Warnings are conditions that the relay works with but an operator should mend, one sentence each.
+	Warnings []string
+}
+
+// Reader hands out unpublished events: those of one key in commit order, each at least once in a term.
+//
+// The methods of a Reader are called from one goroutine. Start comes first in every term.
+type Reader interface {
+	// Start forgets everything that was read before and begins with the oldest unpublished event. held tells which keys and
+	// topics are not to be read; the Reader may hand out their events nevertheless.
+	Start(ctx context.Context, held Held) error
+	// Read returns the next events, at most about limit from the head and what has appeared in the holes. An empty batch is no error.
+	Read(ctx context.Context, limit int) (Batch, error)
+	// Reread makes the Reader walk again through all that is unpublished of the given keys and topics, from the oldest on. Until the
+	// walk has caught up, newer events of them are left to it, so they are handed out in order and once.
+	Reread(keys []Key, topics []string)
+	// Sweep looks through the unpublished rows for one that was forgotten: neither known nor held. It works in pages until the
+	// budget is spent and goes on there the next time. It returns how many it found; the Reader has then begun anew as by Start, so they
+	// are handed out by the next reads. It does nothing while a walk is in progress.
+	Sweep(ctx context.Context, budget time.Duration, known func(Ref) bool, held Held) (found int, err error)
+}
+
+// Held tells what is not to be read now: keys that are parked or waiting, and topics that are missing.
+type Held interface {
+	HeldKey(Key) bool
+	HeldTopics() []string
+}
+
+// Batch is the outcome of one read.
+type Batch struct {
+	// Events are to be handed on in this order.
+	Events []*Event
+	// More tells that the read was cut by its limit: the next one should follow at once, and may be larger.
+	More bool
+	// Walking tells that the walk that Start began has not reached the cursor yet: there is older work that nobody has seen.
+	Walking bool
+	// OpenWriters is how many transactions hold up a hole: their events may still come.
+	OpenWriters int
+}
+
+// Settler writes down that events are in Kafka.
+type Settler interface {
+	// Settle marks the rows as published, or deletes them, in one statement that has committed when Settle returns. It returns how
+	// many of the rows were found unpublished: fewer than given means that somebody else settles this table too.
+	Settle(ctx context.Context, refs []Ref) (settled int, err error)
+}
+
+// Leases is the right to publish. A lease belongs to an owner, a random id of one process, and its epoch rises with every change of owner.
+type Leases interface {
+	// Claim takes every lane of the source for ttl, or none: then the other owner is named in the result, and the error is nil.
+	Claim(ctx context.Context, owner Owner, ttl time.Duration) (Claim, error)
+	// Renew prolongs the claim. ErrLeaseLost means that it is no longer this owner's, for whatever reason; ErrServerChanged that
+	// the server is not the one that gave it.
+	Renew(ctx context.Context, claim Claim, ttl time.Duration) error
+	// Release gives the claim back, so that the next relay need not wait. Releasing a lost claim does nothing.
+	Release(ctx context.Context, claim Claim) error
+}
+
+// Owner is one relay process.
+type Owner struct {
+	// ID is random for each process and is never used again.
+	ID uuid.UUID
+	// Name says to people where it runs: host name and process id.
+	Name string
+	// Version is the relay's version.
+	Version string
+}
+
+// Claim is the outcome of [Leases.Claim].
+type Claim struct {
+	// Owner is who holds the lanes after the call.
+	Owner Owner
+	// Held tells that it is the caller.
+	Held bool
+	// Lanes and Epochs are the lanes held and the epoch of each; empty when Held is false.
+	Lanes  []int32
+	Epochs []int64
+	// Expires is how long the other owner's lease still lasts by the database's clock, when Held is false.
+	Expires time.Duration
+}
+
+// Failures keeps what went wrong with single events, in the database. Every change compares the claim's owner and epoch in its own
+// transaction and returns ErrLeaseLost when another relay has taken over.
+type Failures interface {
+	// ParkedKeys returns the keys that are parked, each with the event that stops it.
+	ParkedKeys(ctx context.Context) ([]ParkedKey, error)
+	// Park stops a key: at its event, for a reason.
+	Park(ctx context.Context, claim Claim, p ParkedKey) error
+	// Requests carries out what operators have asked for, those that ready allows, and returns the keys that go on by it. ready tells that
+	// nothing of the key is in flight.
+	Requests(ctx context.Context, claim Claim, ready func(Key) bool) (released []Key, err error)
+}
+
+// ParkedKey is a key that waits for an operator.
+type ParkedKey struct {
+	Key
+	// Event is the row that stops the key.
+	Event Ref
+	// EventType is its type.
+	EventType string
+	// Code is a stable name of the reason, such as MESSAGE_TOO_LARGE.
+	Code string
+	// Reason says it to people: what, where, and what to do.
+	Reason string
+	// At is when it was parked, by the database's clock; ignored by Park.
+	At time.Time
+}
