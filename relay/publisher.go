@@ -1,6 +1,9 @@
 package relay
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // Publisher hands events to Kafka. Package kafka implements it. It owns its client, and can destroy and remake it.
 type Publisher interface {
@@ -19,6 +22,9 @@ type Publisher interface {
 	Publish(events []*Event, done func(*Event, error))
 	// CheckTopics tells for each topic why it cannot be published to now: nil, or an error of ClassTopic. The error is for an outage.
 	CheckTopics(ctx context.Context, topics []string) (map[string]error, error)
+	// MaxDelay is how long a produce that was on its way when Destroy was called may still take effect: the produce timeout and its
+	// overhead. The relay keeps that much of the lease in reserve.
+	MaxDelay() time.Duration
 	// Destroy silences the client: when it returns, no byte leaves this process for a broker any more, and every outstanding event is
 	// done with ClassUnknown. It is safe to call twice, and from any goroutine.
 	Destroy()
