@@ -13,6 +13,10 @@ var (
 	ErrServerChanged = errors.New("database server changed")
 )
 
+// ErrConfiguration marks what waiting does not mend: a table that was never migrated, a refused password. A [Source] or a [Publisher] wraps it, and
+// Run returns it.
+var ErrConfiguration = errors.New("configuration")
+
 // Class says what a failure stops, and so what the relay does about it.
 type Class int
 

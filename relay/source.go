@@ -69,7 +69,7 @@ type Batch struct {
 	Events []*Event
 	// More tells that the read was cut by its limit: the next one should follow at once, and may be larger.
 	More bool
-	// Walking tells that the walk that Start began has not reached the cursor yet: there is older work that nobody has seen.
+	// Walking tells that a walk, of Start or of Reread, has not reached the cursor yet: there is older work to be read.
 	Walking bool
 	// OpenWriters is how many transactions hold up a hole: their events may still come.
 	OpenWriters int

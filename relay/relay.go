@@ -1,0 +1,168 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Relay takes a source's unpublished events to Kafka. Make one with [New].
+type Relay struct {
+	source    Source
+	publisher Publisher
+	cfg       Config
+	owner     Owner
+	silence   time.Duration
+	settler   *settler
+	counters  counters
+	// info is what the source said when the current term began; written and read by the goroutine of Run.
+	info SourceInfo
+	// opened tells that a term has begun in this run: from then on a failure is waited out.
+	opened bool
+}
+
+// New makes a relay that publishes the events of source through publisher. The error names every setting that is wrong.
+func New(source Source, publisher Publisher, cfg Config) (*Relay, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(publisher.MaxDelay()); err != nil {
+		return nil, fmt.Errorf("relay configuration: %w", err)
+	}
+	id, err := uuid.NewRandom()
+	if err != nil {
+		return nil, fmt.Errorf("draw owner id: %w", err)
+	}
+	return &Relay{
+		source:    source,
+		publisher: publisher,
+		cfg:       cfg,
+		owner:     Owner{ID: id, Name: cfg.Name, Version: cfg.Version},
+		silence:   silence(cfg.LeaseTTL, publisher.MaxDelay()),
+		settler:   newSettler(source, cfg.step),
+	}, nil
+}
+
+// DrainError says what a stop left behind: nothing is lost by it, but these events will be published again.
+type DrainError struct {
+	// Outstanding events were with Kafka and not acknowledged, Unsettled ones acknowledged and not written down.
+	Outstanding, Unsettled int
+}
+
+func (e *DrainError) Error() string {
+	return fmt.Sprintf("stopped with %d events not acknowledged and %d not settled; they will be published again", e.Outstanding, e.Unsettled)
+}
+
+// Run works until ctx ends, or, with Config.Once, until everything that could be published is. It then drains: what Kafka has is settled,
+// the rest stays unpublished, and the lease is handed back. It returns nil after a clean drain, a *DrainError when something was left, and
+// any other error only for what an operator must mend: a source that cannot be opened, a topic that must exist. Run may be called once.
+func (r *Relay) Run(ctx context.Context) error {
+	defer r.source.Close()
+	defer r.publisher.Destroy()
+	start := r.cfg.now()
+	wait := minBackoff
+	for {
+		began := r.cfg.now()
+		err := r.term(ctx)
+		if done, err := r.finished(ctx, err, start); done {
+			return err
+		}
+		if r.cfg.now().Sub(began) > maxBackoff {
+			wait = minBackoff
+		}
+		r.counters.lastError.Store(&err)
+		r.cfg.Logger.Warn("relay interrupted", "error", err, "again_in", wait.String())
+		select {
+		case <-ctx.Done():
+			return r.left(0)
+		case <-time.After(wait/2 + rand.N(wait/2)):
+		}
+		wait = min(2*wait, maxBackoff)
+	}
+}
+
+const (
+	minBackoff = 100 * time.Millisecond
+	maxBackoff = 5 * time.Second
+)
+
+// finished decides whether the end of a term is the end of the run.
+func (r *Relay) finished(ctx context.Context, err error, start time.Time) (bool, error) {
+	var stop *stopError
+	switch {
+	case errors.As(err, &stop):
+		return true, stop.err
+	case errors.Is(err, ErrConfiguration):
+		return true, err
+	case ctx.Err() != nil:
+		return true, r.left(0)
+	case err == nil:
+		return true, nil
+	case !r.opened && r.cfg.StartTimeout >= 0 && r.cfg.now().Sub(start) >= r.cfg.StartTimeout:
+		return true, fmt.Errorf("not started within %s: %w", r.cfg.StartTimeout, err)
+	}
+	return false, nil
+}
+
+// left reports what a stop has to leave behind; nil when that is nothing.
+func (r *Relay) left(outstanding int) error {
+	if n := r.settler.waiting(); outstanding > 0 || n > 0 {
+		return &DrainError{Outstanding: outstanding, Unsettled: n}
+	}
+	return nil
+}
+
+// stopError ends the run with err, which may be nil.
+type stopError struct{ err error }
+
+func (e *stopError) Error() string { return fmt.Sprintf("stop: %v", e.err) }
+
+// term opens both sides, takes the lease and works until something ends it.
+func (r *Relay) term(ctx context.Context) error {
+	info, err := r.source.Open(ctx)
+	if err != nil {
+		return fmt.Errorf("open source: %w", err)
+	}
+	r.info = info
+	for _, w := range info.Warnings {
+		r.cfg.Logger.Warn("source", "table", info.Name, "warning", w)
+	}
+	claim, sent, err := r.claim(ctx)
+	if err != nil {
+		return err
+	}
+	r.cfg.Logger.Info("lease taken", "table", info.Name, "lanes", len(claim.Lanes))
+	return r.lead(ctx, claim, sent)
+}
+
+// claimInterval is how often a waiting relay looks: a clean hand-over must take less than a second.
+const claimInterval = 300 * time.Millisecond
+
+// claim waits for the lease. sent is when the request that got it was sent.
+func (r *Relay) claim(ctx context.Context) (claim Claim, sent time.Time, err error) {
+	for {
+		r.counters.lastTurn.Store(r.cfg.now().UnixNano())
+		sent = r.cfg.now()
+		claim, err = r.source.Claim(ctx, r.owner, r.cfg.LeaseTTL)
+		if err != nil {
+			return claim, sent, fmt.Errorf("claim lease: %w", err)
+		}
+		if claim.Held {
+			r.counters.waiting.Store(nil)
+			return claim, sent, nil
+		}
+		if w := r.counters.waiting.Load(); w == nil || *w != claim.Owner.Name {
+			r.opened = true
+			r.counters.waiting.Store(&claim.Owner.Name)
+			r.cfg.Logger.Info("waiting for the lease", "held_by", claim.Owner.Name, "ends_in", claim.Expires.Round(100*time.Millisecond).String(),
+				"note", "a relay that stops hands it over at once; after a crash it runs out")
+		}
+		select {
+		case <-ctx.Done():
+			return claim, sent, &stopError{r.left(0)}
+		case <-time.After(claimInterval):
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// settler writes down what Kafka has acknowledged, in a goroutine and on a connection of its own. What it could not write
+// survives the term: an acked event is in Kafka whoever holds the lease, and the pair (id, event id) never names another row.
+type settler struct {
+	source Settler
+	step   func(string)
+
+	mu      sync.Mutex
+	pending []*Event
+	more    signal
+}
+
+// maxSettle bounds one statement: larger ones are no faster and hold their row locks longer.
+const maxSettle = 10_000
+
+func newSettler(source Settler, step func(string)) *settler {
+	return &settler{source: source, step: step, more: newSignal()}
+}
+
+func (s *settler) add(events []*Event) {
+	if len(events) == 0 {
+		return
+	}
+	s.mu.Lock()
+	s.pending = append(s.pending, events...)
+	s.mu.Unlock()
+	s.more.set()
+}
+
+func (s *settler) waiting() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.pending)
+}
+
+// run settles until stop ends, then what is still pending. Statements run under work. settled is told of each one that has committed: its events, and
+// how many of them were found unpublished.
+func (s *settler) run(stop, work context.Context, settled func(events []*Event, n int)) error {
+	for {
+		if err := s.flush(work, settled); err != nil {
+			return err
+		}
+		select {
+		case <-stop.Done():
+			return s.flush(work, settled)
+		case <-s.more:
+		}
+	}
+}
+
+// flush settles all that is pending. What fails stays pending.
+func (s *settler) flush(ctx context.Context, settled func([]*Event, int)) error {
+	for {
+		s.mu.Lock()
+		batch := s.pending[:min(len(s.pending), maxSettle)]
+		s.mu.Unlock()
+		if len(batch) == 0 {
+			return nil
+		}
+		refs := make([]Ref, len(batch))
+		for i, e := range batch {
+			refs[i] = e.Ref()
+		}
+		s.step("settle")
+		n, err := s.settle(ctx, refs)
+		if err != nil {
+			return fmt.Errorf("settle %d events: %w", len(refs), err)
+		}
+		s.step("settled")
+		settled(batch, n)
+		s.mu.Lock()
+		s.pending = s.pending[len(batch):]
+		if len(s.pending) == 0 {
+			s.pending = nil
+		}
+		s.mu.Unlock()
+	}
+}
+
+// settleTimeout bounds one statement; a server that takes longer is treated as gone.
+const settleTimeout = 30 * time.Second
+
+func (s *settler) settle(ctx context.Context, refs []Ref) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
+	defer cancel()
+	return s.source.Settle(ctx, refs)
+}

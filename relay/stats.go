@@ -1,0 +1,87 @@
+package relay
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// Stats is a snapshot of what a relay has done since it was made, and of what it is doing now.
+type Stats struct {
+	// Published counts events that Kafka has acknowledged, Settled those that are written down, ForeignSettles those that somebody else had
+	// settled before.
+	Published, Settled, ForeignSettles int64
+	// Errors counts failures to publish by class.
+	Errors map[Class]int64
+	// SweepFinds counts forgotten events that the sweep found; it must normally be 0.
+	SweepFinds int64
+	// InFlight is how many events are read and not settled, Outstanding how many of them are with Kafka.
+	InFlight, Outstanding int
+	// ParkedKeys is how many keys wait for an operator.
+	ParkedKeys int
+	// HeldTopics tells why each topic that cannot be published to is held.
+	HeldTopics map[string]error
+	// OpenWriters is how many transactions have drawn an id and not ended, as far as the reader has to wait for them.
+	OpenWriters int
+	// Leading tells that this relay holds the lease; Waiting names the relay that does, if it is another one.
+	Leading bool
+	Waiting string
+	// LastAck is when Kafka acknowledged something last; zero if never. LastTurn is when the reader's loop turned last.
+	LastAck, LastTurn time.Time
+	// Stalled tells that events are outstanding and none was acknowledged for StallTimeout.
+	Stalled bool
+	// LastError is what ended the last term; nil when the relay works.
+	LastError error
+}
+
+type counters struct {
+	published, settled, foreign, sweepFinds atomic.Int64
+	errors                                  [ClassUnknown + 1]atomic.Int64
+	openWriters                             atomic.Int64
+	lastAck, lastTurn                       atomic.Int64
+	// stallSince is when the oldest silence of the brokers began: events outstanding, nothing acknowledged. 0: not silent.
+	stallSince atomic.Int64
+	gate       atomic.Pointer[gate]
+	leading    atomic.Bool
+	waiting    atomic.Pointer[string]
+	lastError  atomic.Pointer[error]
+}
+
+// Stats may be called from any goroutine, at any time.
+func (r *Relay) Stats() Stats {
+	c := &r.counters
+	s := Stats{
+		Published:      c.published.Load(),
+		Settled:        c.settled.Load(),
+		ForeignSettles: c.foreign.Load(),
+		SweepFinds:     c.sweepFinds.Load(),
+		Errors:         map[Class]int64{},
+		OpenWriters:    int(c.openWriters.Load()),
+		Leading:        c.leading.Load(),
+		LastAck:        unixNano(c.lastAck.Load()),
+		LastTurn:       unixNano(c.lastTurn.Load()),
+	}
+	for class := ClassOutage; class <= ClassUnknown; class++ {
+		s.Errors[class] = c.errors[class].Load()
+	}
+	if w := c.waiting.Load(); w != nil {
+		s.Waiting = *w
+	}
+	if e := c.lastError.Load(); e != nil {
+		s.LastError = *e
+	}
+	if g := c.gate.Load(); g != nil {
+		s.InFlight, s.Outstanding = g.load()
+		s.ParkedKeys = g.parkedKeys()
+		s.HeldTopics = g.topicErrors()
+	}
+	since := unixNano(c.stallSince.Load())
+	s.Stalled = !since.IsZero() && r.cfg.now().Sub(since) >= r.cfg.StallTimeout
+	return s
+}
+
+func unixNano(n int64) time.Time {
+	if n == 0 {
+		return time.Time{}
+	}
+	return time.Unix(0, n)
+}
