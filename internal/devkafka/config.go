@@ -1,0 +1,155 @@
+//go:build unix
+
+package devkafka
+
+import (
+	"crypto/rand"
+	_ "embed"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	mathrand "math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+//go:embed log4j2.properties
+var log4j []byte
+
+// layOut chooses the ports and writes the configuration of all nodes below root.
+func layOut(root string, opts Options, tools tools) ([]*Node, error) {
+	ports, err := freePorts(2 * opts.Nodes)
+	if err != nil {
+		return nil, err
+	}
+	cluster := randomID()
+	nodes := make([]*Node, opts.Nodes)
+	for i := range nodes {
+		nodes[i] = &Node{
+			id: i + 1, dir: filepath.Join(root, fmt.Sprintf("node-%d", i+1)), tools: tools, log: opts.Log,
+			port: ports[2*i], controllerPort: ports[2*i+1], clusterID: cluster, dirID: randomID(),
+		}
+	}
+	if len(nodes) > 1 {
+		joinControllers(nodes)
+	}
+	for _, n := range nodes {
+		if err := n.writeFiles(settings(n, nodes, opts.Config)); err != nil {
+			return nil, fmt.Errorf("write configuration of node %d: %w", n.id, err)
+		}
+	}
+	return nodes, nil
+}
+
+// joinControllers gives every node the same first quorum.
+func joinControllers(nodes []*Node) {
+	voters := make([]string, len(nodes))
+	for i, n := range nodes {
+		voters[i] = fmt.Sprintf("%d@%s:%s", n.id, n.controllerAddr(), n.dirID)
+	}
+	for _, n := range nodes {
+		n.voters = strings.Join(voters, ",")
+	}
+}
+
+// settings is a node's server.properties. It is made for short tests: a killed broker's registration expires soon, so that it can
+// come back at once, and the internal topics are small.
+func settings(n *Node, all []*Node, extra map[string]string) map[string]string {
+	replicas, inSync := strconv.Itoa(len(all)), "1"
+	if len(all) > 1 {
+		inSync = "2"
+	}
+	controllers := make([]string, len(all))
+	for i, c := range all {
+		controllers[i] = c.controllerAddr()
+	}
+	s := map[string]string{
+		"process.roles":                  "broker,controller",
+		"node.id":                        strconv.Itoa(n.id),
+		"listeners":                      "PLAINTEXT://" + n.Addr() + ",CONTROLLER://" + n.controllerAddr(),
+		"advertised.listeners":           "PLAINTEXT://" + n.Addr() + ",CONTROLLER://" + n.controllerAddr(),
+		"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+		"controller.listener.names":      "CONTROLLER",
+		"inter.broker.listener.name":     "PLAINTEXT",
+
+		"controller.quorum.bootstrap.servers": strings.Join(controllers, ","),
+		"log.dirs":                            filepath.Join(n.dir, "data"),
+		"auto.create.topics.enable":           "false",
+		"default.replication.factor":          replicas,
+		"min.insync.replicas":                 inSync,
+
+		"broker.session.timeout.ms":        "1500",
+		"broker.heartbeat.interval.ms":     "200",
+		"group.initial.rebalance.delay.ms": "0",
+		"num.network.threads":              "2",
+		"num.io.threads":                   "4",
+		"log.cleaner.dedupe.buffer.size":   "4194304",
+	}
+	for _, internal := range []string{"offsets.topic.", "transaction.state.log.", "share.coordinator.state.topic."} {
+		s[internal+"replication.factor"] = replicas
+		s[internal+"num.partitions"] = "1"
+	}
+	s["transaction.state.log.min.isr"] = inSync
+	s["share.coordinator.state.topic.min.isr"] = inSync
+	maps.Copy(s, extra)
+	return s
+}
+
+func (n *Node) writeFiles(settings map[string]string) error {
+	if err := os.MkdirAll(n.dir, 0o755); err != nil {
+		return err
+	}
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(settings)) {
+		fmt.Fprintf(&text, "%s=%s\n", name, escape(settings[name]))
+	}
+	if err := os.WriteFile(n.file("server.properties"), []byte(text.String()), 0o644); err != nil {
+		return err
+	}
+	return os.WriteFile(n.file("log4j2.properties"), log4j, 0o644)
+}
+
+// escape writes a value as Java's properties format reads it.
+func escape(value string) string {
+	return strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`).Replace(value)
+}
+
+// freePorts chooses from below the range that systems use for outgoing connections: a client that dials a broker that is down could
+// otherwise be given the broker's own port and connect to itself, and the broker could not come back.
+func freePorts(n int) ([]int, error) {
+	const low, high, tries = 20000, 32000, 1000
+	ports := make([]int, 0, n)
+	for range tries {
+		port := low + mathrand.IntN(high-low)
+		if slices.Contains(ports, port) || !isFree(port) {
+			continue
+		}
+		if ports = append(ports, port); len(ports) == n {
+			return ports, nil
+		}
+	}
+	return nil, fmt.Errorf("find %d free ports between %d and %d: only %d found", n, low, high, len(ports))
+}
+
+func isFree(port int) bool {
+	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
+}
+
+// randomID is a random Kafka id: 16 bytes in URL-safe base64. One that begins with - would be read as an option.
+func randomID() string {
+	for {
+		id := make([]byte, 16)
+		rand.Read(id)
+		if text := base64.RawURLEncoding.EncodeToString(id); text[0] != '-' {
+			return text
+		}
+	}
+}
