@@ -1,0 +1,70 @@
+package devpg
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// startLimit is how long a server may take to answer when the context sets no nearer deadline; crash recovery is included.
+const startLimit = 90 * time.Second
+
+// Options say which server to run, and how. The zero value runs any version, fast and without safety against a crash of the machine.
+type Options struct {
+	// Version is the major version wanted, such as "15" or "18". "" takes the first that is found on the machine, whatever its version
+	// (14 at least), and fetches the newest when there is none.
+	Version string
+	// Durable makes commits reach the disk (fsync and full_page_writes on), as benchmarks want it. Without it a crash of the server loses
+	// nothing either, only one of the machine does.
+	Durable bool
+	// Params are configuration parameters, by name, that override the defaults of this package, such as "max_connections".
+	Params map[string]string
+	// Dir is the folder of the server; data that a former server left there is used again, and Cleanup leaves it. "" makes a new
+	// folder under the system's temporary one, which goes away with the server.
+	Dir string
+	// Log gets what the server logs, besides the file server.log in its folder; nil: only the file.
+	Log io.Writer
+}
+
+// Start runs a server and returns when it answers. Its errors say what to install or to set when there is no server to be had.
+func Start(ctx context.Context, o Options) (*Server, error) {
+	bin, err := findBinaries(o.Version)
+	if err != nil {
+		return nil, fmt.Errorf("find PostgreSQL: %w", err)
+	}
+	acc, err := unprivileged()
+	if err != nil {
+		return nil, fmt.Errorf("choose the user of PostgreSQL: %w", err)
+	}
+	f, err := openFolder(o.Dir, acc)
+	if err != nil {
+		return nil, fmt.Errorf("make the folder of PostgreSQL: %w", err)
+	}
+	s := &Server{options: o, bin: bin, account: acc, folder: f}
+	if err := s.begin(ctx); err != nil {
+		return nil, errors.Join(err, s.Cleanup())
+	}
+	return s, nil
+}
+
+// begin makes the database cluster if there is none, and starts it on a port of its own.
+func (s *Server) begin(ctx context.Context) (err error) {
+	if err := s.initialize(ctx); err != nil {
+		return err
+	}
+	if s.watchdog, err = startWatchdog(s.folder); err != nil {
+		return fmt.Errorf("start the watchdog of PostgreSQL: %w", err)
+	}
+	const tries = 5
+	for range tries {
+		if s.port, err = freePort(); err != nil {
+			return fmt.Errorf("find a free port: %w", err)
+		}
+		if err = s.Start(ctx); !errors.Is(err, errPortTaken) {
+			return err
+		}
+	}
+	return err
+}
