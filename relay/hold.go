@@ -120,13 +120,14 @@ func (g *gate) hasReleased() bool {
 }
 
 // takeReleased ends the holds that are over and returns what is to be read again. Only the reader's goroutine calls it: between this call
-// and its Reread nothing is admitted, so no newer event can go first.
+// and its Reread nothing is admitted, so no newer event can go first. A key of a held topic is read again with its topic.
 func (g *gate) takeReleased() (keys []Key, topics []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, key := range g.releasedKeys {
 		delete(g.keys, key)
-		if _, parked := g.parked[key]; !parked {
+		_, parked := g.parked[key]
+		if t := g.topics[key.Topic]; !parked && (t == nil || t.err == nil) {
 			keys = append(keys, key)
 		}
 	}
