@@ -19,9 +19,7 @@ type Tx interface {
 }
 
 // Writer writes events with its own settings. It may be used by many goroutines.
-type Writer struct {
-	prepare func(events ...outbox.Event) (*outbox.Prepared, error)
-}
+type Writer struct{ w *outbox.Writer }
 
 // NewWriter returns a writer, or everything that is wrong with its configuration.
 func NewWriter(cfg outbox.Config) (*Writer, error) {
@@ -29,7 +27,7 @@ func NewWriter(cfg outbox.Config) (*Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Writer{w.Prepare}, nil
+	return &Writer{w}, nil
 }
 
 // Write stores the events in the table outbox_event within the caller's transaction, by one statement, in the order given. It returns
@@ -48,7 +46,7 @@ func Write(ctx context.Context, tx Tx, events ...outbox.Event) ([]uuid.UUID, err
 // Errors are [outbox.ErrInvalid] and [outbox.ErrNoHeadersColumn], after which the transaction goes on; after any other the caller must
 // roll back.
 func (w *Writer) Write(ctx context.Context, tx Tx, events ...outbox.Event) ([]uuid.UUID, error) {
-	p, err := w.prepare(events...)
+	p, err := w.w.Prepare(events...)
 	if err != nil || p.Empty() {
 		return nil, err
 	}
