@@ -1,0 +1,87 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// connectTimeout bounds one attempt to connect where the pool's own configuration sets no bound.
+const connectTimeout = 10 * time.Second
+
+// keepAlive makes the kernel notice within about half a minute that the other end is gone without a word.
+var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 4}
+
+// connector makes the source's own connections the way the application's pool makes its: same server, same credentials, same
+// dialer and BeforeConnect. AfterConnect is not called: what the application wants of its sessions is none of ours.
+type connector struct {
+	pool            *pgxpool.Pool
+	applicationName string
+}
+
+func (c connector) connect(ctx context.Context) (*pgx.Conn, error) {
+	conn, err := c.attempt(ctx, c.settings())
+	if refusesSettings(err) {
+		return c.attempt(ctx, map[string]string{"application_name": c.applicationName})
+	}
+	return conn, err
+}
+
+// settings are sent in the startup message, so no statement is needed for them and none is left behind in a pooler's connection.
+// The work needs none of them to be right: they keep a session from waiting for ever when this process is gone.
+func (c connector) settings() map[string]string {
+	return map[string]string{
+		"application_name":                    c.applicationName,
+		"default_transaction_isolation":       "read committed",
+		"statement_timeout":                   milliseconds(callTimeout),
+		"idle_in_transaction_session_timeout": milliseconds(callTimeout),
+		"lock_timeout":                        milliseconds(callTimeout / 3),
+	}
+}
+
+// refusesSettings recognises a pooler that lets only a few settings through, as PgBouncer does (protocol violation).
+func refusesSettings(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Code == "08P01"
+}
+
+func (c connector) attempt(ctx context.Context, settings map[string]string) (*pgx.Conn, error) {
+	cfg := c.pool.Config()
+	cc := cfg.ConnConfig
+	if cfg.BeforeConnect != nil {
+		if err := cfg.BeforeConnect(ctx, cc); err != nil {
+			return nil, fmt.Errorf("prepare the connection's configuration: %w", err)
+		}
+	}
+	if cc.RuntimeParams == nil {
+		cc.RuntimeParams = map[string]string{}
+	}
+	for name, value := range settings {
+		cc.RuntimeParams[name] = value
+	}
+	if cc.ConnectTimeout == 0 {
+		cc.ConnectTimeout = connectTimeout
+	}
+	cc.DialFunc = keepingAlive(cc.DialFunc)
+	return pgx.ConnectConfig(ctx, cc)
+}
+
+// keepingAlive dials as dial does and switches the kernel's keepalive on.
+func keepingAlive(dial pgconn.DialFunc) pgconn.DialFunc {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if tcp, ok := conn.(*net.TCPConn); ok && err == nil {
+			// Some systems cannot set all of it; calls are bounded by their contexts all the same.
+			_ = tcp.SetKeepAliveConfig(keepAlive)
+		}
+		return conn, err
+	}
+}
+
+func milliseconds(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }

@@ -1,0 +1,66 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/relay"
+)
+
+// failures keeps which keys are parked, and carries out what operators ask for.
+type failures struct {
+	db  runner
+	row sourceRow
+}
+
+// ParkedKeys implements [relay.Failures]. The keys come in the order in which they were parked.
+func (f *failures) ParkedKeys(ctx context.Context) ([]relay.ParkedKey, error) {
+	var parked []relay.ParkedKey
+	err := f.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		rows, err := conn.Query(ctx, `
+SELECT topic, partition_key, id, event_id, event_type, code, reason, parked_at
+FROM outbox.parked_key WHERE source = $1 ORDER BY parked_at, id`, f.row.id)
+		if err != nil {
+			return err
+		}
+		parked, err = pgx.CollectRows(rows, scanParked)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the parked keys of %s: %w", f.row.table, err)
+	}
+	return parked, nil
+}
+
+func scanParked(row pgx.CollectableRow) (relay.ParkedKey, error) {
+	var p relay.ParkedKey
+	err := row.Scan(&p.Topic, &p.PartitionKey, &p.Event.ID, &p.Event.EventID, &p.EventType, &p.Code, &p.Reason, &p.At)
+	return p, err
+}
+
+// Park implements [relay.Failures]. An event that is no longer unpublished parks nothing: somebody has settled or removed it meanwhile.
+// Parking a key again for the same event keeps the time of the first.
+func (f *failures) Park(ctx context.Context, claim relay.Claim, p relay.ParkedKey) error {
+	lane := lane(p.PartitionKey, f.row.lanes)
+	err := inTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) error {
+		if err := holdLane(ctx, tx, f.row.id, claim, lane); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, fmt.Sprintf(`
+INSERT INTO outbox.parked_key AS k (source, topic, key_hash, partition_key, lane, id, event_id, event_type, code, reason)
+SELECT $1, $2, $3, $4, $5, t.id, t.event_id, $8, $9, $10 FROM %s t
+WHERE t.id = $6 AND t.event_id = $7 AND t.published_at IS NULL
+ON CONFLICT (source, topic, key_hash) DO UPDATE SET
+    id = excluded.id, event_id = excluded.event_id, event_type = excluded.event_type, code = excluded.code, reason = excluded.reason,
+    parked_at = CASE WHEN k.event_id = excluded.event_id THEN k.parked_at ELSE excluded.parked_at END`, f.row.table.sql()),
+			f.row.id, p.Topic, keyHash(p.PartitionKey), p.PartitionKey, lane,
+			p.Event.ID, p.Event.EventID, p.EventType, p.Code, storable(p.Reason))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("park a key of topic %s of %s: %w", p.Topic, f.row.table, err)
+	}
+	return nil
+}

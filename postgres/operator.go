@@ -1,0 +1,185 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outbox-relay/outbox/relay"
+)
+
+const (
+	// awaitEvery is how often a request is looked at.
+	awaitEvery = 200 * time.Millisecond
+	// operatorTTL is the lease of a command that carries out requests itself; it is given back when they are done.
+	operatorTTL = 15 * time.Second
+)
+
+// Operator is the operators' side of a source: it reads the relay's state and asks the relay for changes. It works over the given
+// pool and holds nothing open between calls.
+type Operator struct {
+	db    poolRunner
+	pool  *pgxpool.Pool
+	table tableName
+	every time.Duration
+}
+
+// NewOperator returns the operators' side of the table in cfg; nothing else of cfg is used. It connects to nothing yet.
+func NewOperator(pool *pgxpool.Pool, cfg Config) (*Operator, error) {
+	cfg = cfg.withDefaults()
+	table, err := parseTable(cfg.Table)
+	if pool == nil {
+		err = errors.Join(errors.New("the pool is nil"), err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("configure the operator: %w", err)
+	}
+	return &Operator{db: poolRunner{pool}, pool: pool, table: table, every: awaitEvery}, nil
+}
+
+// Status returns all that is known of the source. It counts to 1,000,000 and gives up after 10 s.
+func (o *Operator) Status(ctx context.Context) (Status, error) {
+	row, err := o.source(ctx)
+	if err != nil {
+		return Status{}, err
+	}
+	return readStatus(ctx, o.db, row)
+}
+
+// Parked returns the keys that are parked, in the order in which they were.
+func (o *Operator) Parked(ctx context.Context) ([]relay.ParkedKey, error) {
+	row, err := o.source(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f := failures{db: o.db, row: row}
+	return f.ParkedKeys(ctx)
+}
+
+// Request asks the key's relay for a verb, [VerbUnpark] or [VerbSkip], and returns the request's id for [Operator.Await]. by says who
+// asks and why goes into the record; neither may hold a secret.
+func (o *Operator) Request(ctx context.Context, verb string, key relay.Key, by, why string) (int64, error) {
+	if verb != VerbUnpark && verb != VerbSkip {
+		return 0, fmt.Errorf("request %s: the verb is unknown: use %s or %s", verb, VerbUnpark, VerbSkip)
+	}
+	row, err := o.source(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var id int64
+	err = o.pool.QueryRow(ctx, `
+INSERT INTO outbox.request (source, verb, topic, partition_key, requested_by, reason) VALUES ($1, $2, $3, $4, $5, $6) RETURNING id`,
+		row.id, verb, key.Topic, key.PartitionKey, storable(by), storable(why)).Scan(&id)
+	if err != nil {
+		return 0, fmt.Errorf("request %s for %s: %w", verb, o.table, err)
+	}
+	return id, nil
+}
+
+// Outcome is how a request ended.
+type Outcome struct {
+	// Text says what was done, for people.
+	Text string
+	// Problem says why nothing was done and what to do about it; "" when the request was carried out.
+	Problem string
+	// At is when, by the database's clock.
+	At time.Time
+}
+
+// Await waits until the request is done, and does it itself when no relay is alive to do it. ctx bounds the wait: a live relay may
+// have the key in flight for as long as Kafka is away. The request stays open then, and will be done.
+func (o *Operator) Await(ctx context.Context, id int64) (Outcome, error) {
+	row, err := o.source(ctx)
+	if err != nil {
+		return Outcome{}, err
+	}
+	tick := time.NewTicker(o.every)
+	defer tick.Stop()
+	for {
+		outcome, done, err := o.outcome(ctx, row.id, id)
+		if err != nil || done {
+			return outcome, err
+		}
+		if err := o.standIn(ctx, row); err != nil {
+			return Outcome{}, fmt.Errorf("carry out request %d without a relay: %w", id, err)
+		}
+		if outcome, done, err = o.outcome(ctx, row.id, id); err != nil || done {
+			return outcome, err
+		}
+		select {
+		case <-ctx.Done():
+			return Outcome{}, fmt.Errorf("await request %d of %s: it is still open: %w", id, o.table, ctx.Err())
+		case <-tick.C:
+		}
+	}
+}
+
+func (o *Operator) outcome(ctx context.Context, source uuid.UUID, id int64) (Outcome, bool, error) {
+	var out Outcome
+	var at *time.Time
+	err := o.pool.QueryRow(ctx, `
+SELECT done_at, coalesce(outcome, ''), coalesce(error, '') FROM outbox.request WHERE source = $1 AND id = $2`, source, id).
+		Scan(&at, &out.Text, &out.Problem)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Outcome{}, false, fmt.Errorf("await request %d: there is none of this id for %s", id, o.table)
+	}
+	if err != nil {
+		return Outcome{}, false, fmt.Errorf("await request %d of %s: %w", id, o.table, err)
+	}
+	if at == nil {
+		return Outcome{}, false, nil
+	}
+	out.At = *at
+	return out, true, nil
+}
+
+// standIn carries out the open requests as the owner of all lanes when nobody else is. Nothing is in flight then.
+func (o *Operator) standIn(ctx context.Context, row sourceRow) error {
+	var alive bool
+	err := o.pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM outbox.lane WHERE source = $1 AND expires_at > clock_timestamp())`, row.id).
+		Scan(&alive)
+	if err != nil || alive {
+		return err
+	}
+	l := leases{db: o.db, row: row}
+	claim, err := l.Claim(ctx, relay.Owner{ID: uuid.New(), Name: "operator"}, operatorTTL)
+	if err != nil || !claim.Held {
+		return err
+	}
+	f := failures{db: o.db, row: row}
+	_, err = f.Requests(ctx, claim, func(relay.Key) bool { return true })
+	return errors.Join(err, o.leave(l.Release, claim, row.id))
+}
+
+// leave gives the lease back even when the command was interrupted: a relay that starts must not wait for it.
+func (o *Operator) leave(release func(context.Context, relay.Claim) error, claim relay.Claim, source uuid.UUID) error {
+	ctx, cancel := context.WithTimeout(context.Background(), operatorTTL/3)
+	defer cancel()
+	if err := release(ctx, claim); err != nil {
+		return err
+	}
+	_, err := o.pool.Exec(ctx, `DELETE FROM outbox.relay WHERE source = $1 AND owner = $2`, source, claim.Owner.ID)
+	return err
+}
+
+func (o *Operator) source(ctx context.Context) (sourceRow, error) {
+	row, err := readSource(ctx, o.pool, o.table)
+	if err != nil {
+		return sourceRow{}, fmt.Errorf("find the source %s: %w", o.table, err)
+	}
+	return row, nil
+}
+
+// poolRunner lends connections of a pool, which closes what comes back inside a transaction.
+type poolRunner struct{ pool *pgxpool.Pool }
+
+func (p poolRunner) run(ctx context.Context, fn func(context.Context, *pgx.Conn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return p.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error { return fn(ctx, c.Conn()) })
+}

@@ -1,0 +1,114 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// callTimeout bounds every call to the database, whatever the caller's context says: on a half-open connection nothing else would end it.
+const callTimeout = 30 * time.Second
+
+// errNotOpen is the answer before Open has succeeded, and after a connection has broken.
+var errNotOpen = errors.New("it is not open: call Open first")
+
+// runner gives a connection to fn, one call at a time, bounded in time. What fn leaves behind (an open transaction, a broken
+// connection) reaches no later call.
+type runner interface {
+	run(ctx context.Context, fn func(context.Context, *pgx.Conn) error) error
+}
+
+// session is one of the source's own connections: the application's pool may be drained, the relay goes on.
+type session struct {
+	// name says in errors what the connection is for.
+	name string
+	// turn holds one token; its holder alone touches conn. A channel and not a mutex, so that waiting for it obeys the context.
+	turn chan struct{}
+	// conn is nil before the first open and after close.
+	conn *pgx.Conn
+}
+
+func newSession(name string) *session {
+	return &session{name: name, turn: make(chan struct{}, 1)}
+}
+
+// run lends the connection to fn. It never connects: a term works with the connections that Open gave it.
+func (s *session) run(ctx context.Context, fn func(context.Context, *pgx.Conn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if err := s.take(ctx); err != nil {
+		return err
+	}
+	defer s.give()
+	if s.conn == nil || s.conn.IsClosed() {
+		return fmt.Errorf("use the %s connection: %w", s.name, errNotOpen)
+	}
+	return fn(ctx, s.conn)
+}
+
+// repair makes the connection anew with connect, unless it is there and answers.
+func (s *session) repair(ctx context.Context, connect func(context.Context) (*pgx.Conn, error)) error {
+	if err := s.take(ctx); err != nil {
+		return err
+	}
+	defer s.give()
+	if s.conn != nil && !s.conn.IsClosed() && s.conn.Ping(ctx) == nil {
+		return nil
+	}
+	s.drop()
+	conn, err := connect(ctx)
+	if err != nil {
+		return fmt.Errorf("connect for the %s: %w", s.name, err)
+	}
+	s.conn = conn
+	return nil
+}
+
+// close ends the connection; a call that is under way ends first.
+func (s *session) close() {
+	s.turn <- struct{}{}
+	defer s.give()
+	s.drop()
+}
+
+func (s *session) take(ctx context.Context) error {
+	select {
+	case s.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait for the %s connection: %w", s.name, ctx.Err())
+	}
+}
+
+// give hands the turn on. A connection that is inside a transaction is closed first: its next user would work in somebody else's.
+func (s *session) give() {
+	if s.conn != nil && !s.conn.IsClosed() && s.conn.PgConn().TxStatus() != 'I' {
+		s.drop()
+	}
+	<-s.turn
+}
+
+// drop closes the connection politely, but not for long.
+func (s *session) drop() {
+	if s.conn == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	// The server ends the session when the socket goes, so an error on the way out changes nothing.
+	_ = s.conn.Close(ctx)
+	s.conn = nil
+}
+
+// pid is the server's process id as the startup told it; 0 when there is no connection.
+func (s *session) pid() int32 {
+	s.turn <- struct{}{}
+	defer s.give()
+	if s.conn == nil {
+		return 0
+	}
+	return int32(s.conn.PgConn().PID())
+}

@@ -1,0 +1,159 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// shape is what the catalog says of the outbox table.
+type shape struct {
+	// columns are the names of those that the relay reads, and are there.
+	columns []string
+	headers bool
+	// identity is pg_attribute.attidentity of id: a (always), d (by default) or empty.
+	identity string
+	// sequence is the quoted name of what id draws from, "" for none.
+	sequence                string
+	cache, increment        int64
+	cycle                   bool
+	indexed                 bool
+	canMark, canDel, canRow bool
+}
+
+// needed are the columns of the contract with the services that the relay reads or writes.
+var needed = [...]string{"id", "event_id", "event_type", "payload", "topic", "partition_key", "created_at", "published_at"}
+
+// indexedOf is an expression that tells whether a table, given as an expression for its oid or quoted name, has a usable partial index
+// for what is unpublished.
+func indexedOf(table string) string {
+	return `EXISTS (
+    SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[0]
+    WHERE i.indrelid = ` + table + `::regclass AND i.indisvalid AND i.indisready AND a.attname = 'id'
+      AND pg_get_expr(i.indpred, i.indrelid) = '(published_at IS NULL)')`
+}
+
+// readShape finds the sequence by what id's default depends on: pg_get_serial_sequence knows only a sequence that the column owns.
+func readShape(ctx context.Context, q querier, table tableName) (shape, error) {
+	var oid uint32
+	err := q.QueryRow(ctx, `
+SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p')`, table.schema, table.name).Scan(&oid)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return shape{}, fmt.Errorf("there is no table %s in this database; run: outbox migrate up --table %s", table.sql(), table)
+	}
+	if err != nil {
+		return shape{}, fmt.Errorf("look for the table: %w", err)
+	}
+	var s shape
+	err = q.QueryRow(ctx, `
+SELECT array(SELECT attname::text FROM pg_attribute WHERE attrelid = $1::oid AND attnum > 0 AND NOT attisdropped),
+       coalesce((SELECT attidentity::text FROM pg_attribute WHERE attrelid = $1::oid AND attname = 'id'), ''),
+       `+indexedOf("$1::oid")+`,
+       has_table_privilege($1::oid, 'SELECT'),
+       has_table_privilege($1::oid, 'DELETE'),
+       has_table_privilege($1::oid, 'UPDATE') OR EXISTS (
+           SELECT FROM pg_attribute WHERE attrelid = $1::oid AND attname = 'published_at' AND NOT attisdropped
+              AND has_column_privilege($1::oid, attnum, 'UPDATE'))`, oid).
+		Scan(&s.columns, &s.identity, &s.indexed, &s.canRow, &s.canDel, &s.canMark)
+	if err != nil {
+		return shape{}, fmt.Errorf("read the table's shape: %w", err)
+	}
+	s.headers = slices.Contains(s.columns, "headers")
+	return s, s.readSequence(ctx, q, oid)
+}
+
+func (s *shape) readSequence(ctx context.Context, q querier, table uint32) error {
+	err := q.QueryRow(ctx, `
+SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname), p.seqcache, p.seqincrement, p.seqcycle
+FROM pg_attribute a
+LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+JOIN pg_depend o ON (o.classid = 'pg_class'::regclass AND o.refclassid = 'pg_class'::regclass
+                     AND o.refobjid = a.attrelid AND o.refobjsubid = a.attnum AND o.deptype IN ('i', 'a'))
+                 OR (o.classid = 'pg_attrdef'::regclass AND o.objid = d.oid AND o.refclassid = 'pg_class'::regclass)
+JOIN pg_sequence p ON p.seqrelid = CASE WHEN o.classid = 'pg_class'::regclass THEN o.objid ELSE o.refobjid END
+JOIN pg_class c ON c.oid = p.seqrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE a.attrelid = $1::oid AND a.attname = 'id'
+ORDER BY (o.classid = 'pg_attrdef'::regclass) DESC LIMIT 1`, table).Scan(&s.sequence, &s.cache, &s.increment, &s.cycle)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return fmt.Errorf("read the id's sequence: %w", err)
+	}
+	return nil
+}
+
+// check returns what makes relaying impossible, all of it.
+func (s shape) check(table tableName, mode SettleMode) error {
+	var problems []error
+	var missing []string
+	for _, name := range needed {
+		if !slices.Contains(s.columns, name) {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) > 0 {
+		problems = append(problems, fmt.Errorf("the table lacks the columns %s: see the schema in docs/schema.md", strings.Join(missing, ", ")))
+	}
+	if !s.canRow {
+		problems = append(problems, fmt.Errorf("the role may not read the table; run: GRANT SELECT ON TABLE %s TO …", table.sql()))
+	}
+	if mode == Mark && !s.canMark {
+		problems = append(problems, fmt.Errorf("the role may not mark events; run: GRANT UPDATE (published_at) ON TABLE %s TO …", table.sql()))
+	}
+	if mode == Delete && !s.canDel {
+		problems = append(problems, fmt.Errorf("the role may not delete events; run: GRANT DELETE ON TABLE %s TO …", table.sql()))
+	}
+	switch {
+	case s.sequence == "" && slices.Contains(s.columns, "id"):
+		problems = append(problems, errors.New("the column id draws from no sequence: order is the order of ids, so the database must give them; "+
+			"make it GENERATED ALWAYS AS IDENTITY"))
+	case s.sequence != "" && s.increment < 1:
+		problems = append(problems, fmt.Errorf("the sequence %s counts down; run: ALTER SEQUENCE %s INCREMENT 1", s.sequence, s.sequence))
+	}
+	return errors.Join(problems...)
+}
+
+// warnings returns what the relay works with, one sentence each.
+func (s shape) warnings(table tableName) []string {
+	var w []string
+	if !s.indexed {
+		w = append(w, missingIndex(table))
+	}
+	if s.identity != "a" {
+		w = append(w, fmt.Sprintf("%s.id is not GENERATED ALWAYS: a writer can choose ids, and order is by id; run: %s.", table, alwaysSQL(s, table)))
+	}
+	if s.cache > 1 {
+		w = append(w, fmt.Sprintf("The sequence %s has CACHE %d: sessions draw ids in advance, so events of one key can be out of order and late; "+
+			"run: ALTER SEQUENCE %s CACHE 1.", s.sequence, s.cache, s.sequence))
+	}
+	if s.increment > 1 {
+		w = append(w, fmt.Sprintf("The sequence %s has INCREMENT %d: each id between is waited for in vain; run: ALTER SEQUENCE %s INCREMENT 1.",
+			s.sequence, s.increment, s.sequence))
+	}
+	if s.cycle {
+		w = append(w, fmt.Sprintf("The sequence %s has CYCLE: after the last id order turns; run: ALTER SEQUENCE %s NO CYCLE.", s.sequence, s.sequence))
+	}
+	return w
+}
+
+func alwaysSQL(s shape, table tableName) string {
+	if s.identity == "d" {
+		return fmt.Sprintf("ALTER TABLE %s ALTER COLUMN id SET GENERATED ALWAYS", table.sql())
+	}
+	return fmt.Sprintf("ALTER TABLE %s ALTER COLUMN id DROP DEFAULT, ALTER COLUMN id ADD GENERATED ALWAYS AS IDENTITY, "+
+		"then setval its new sequence above the largest id", table.sql())
+}
+
+func missingIndex(table tableName) string {
+	return fmt.Sprintf("%s has no index for what is unpublished, so reading it costs more the longer it gets; "+
+		"run: CREATE INDEX CONCURRENTLY %s ON %s (id) WHERE published_at IS NULL.",
+		table, pgx.Identifier{indexName(table)}.Sanitize(), table.sql())
+}
+
+func indexName(table tableName) string {
+	name := "ix_" + table.name + "_unpublished"
+	return name[:min(len(name), 63)]
+}

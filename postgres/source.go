@@ -1,0 +1,246 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outbox-relay/outbox/relay"
+)
+
+// Source is one outbox table with the relay's state beside it: it implements [relay.Source] by statements.
+//
+// It works over connections of its own, made with the pool's configuration: two for reading, and one each for settling, for the
+// lease, for failures, and for watching. None of its calls waits for the pool, holds a transaction between calls, or leaves anything
+// in a session, so it works behind a pooler too.
+type Source struct {
+	cfg     Config
+	table   tableName
+	connect func(context.Context) (*pgx.Conn, error)
+
+	// Calls of different sessions never wait for each other: a settle that takes long must not keep a lease from being renewed.
+	read, locks, settle, lease, state, watch *session
+
+	// open is what the last Open found; nil before, and after Close.
+	open   atomic.Pointer[opened]
+	closed atomic.Bool
+}
+
+// opened is what a term works with.
+type opened struct {
+	row      sourceRow
+	reader   *reader
+	settler  *settler
+	leases   *leases
+	failures *failures
+}
+
+var _ relay.Source = (*Source)(nil)
+
+// New returns a source for one table. It connects to nothing yet: [Source.Open] does. The pool gives its configuration only.
+func New(pool *pgxpool.Pool, cfg Config) (*Source, error) {
+	cfg = cfg.withDefaults()
+	err := cfg.validate()
+	if pool == nil {
+		err = errors.Join(errors.New("the pool is nil"), err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("configure the source: %w", err)
+	}
+	table, err := parseTable(cfg.Table)
+	if err != nil {
+		return nil, fmt.Errorf("configure the source: %w", err)
+	}
+	return &Source{
+		cfg:     cfg,
+		table:   table,
+		connect: connector{pool, cfg.ApplicationName}.connect,
+		read:    newSession("reader"),
+		locks:   newSession("reader's look at locks"),
+		settle:  newSession("settler"),
+		lease:   newSession("lease"),
+		state:   newSession("failures"),
+		watch:   newSession("watch"),
+	}, nil
+}
+
+// Open implements [relay.Source]. What it finds wrong with the table or the rights comes with the statement or command that mends it.
+func (s *Source) Open(ctx context.Context) (relay.SourceInfo, error) {
+	if s.closed.Load() {
+		return relay.SourceInfo{}, fmt.Errorf("open the source %s: it was closed", s.table)
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	o, warnings, err := s.begin(ctx)
+	if err != nil {
+		return relay.SourceInfo{}, fmt.Errorf("open the source %s: %w", s.table, err)
+	}
+	s.open.Store(o)
+	return relay.SourceInfo{
+		Name:           s.table.String(),
+		ID:             o.row.id,
+		Lanes:          o.row.lanes,
+		FirstPublished: o.row.firstPublished,
+		Warnings:       warnings,
+	}, nil
+}
+
+func (s *Source) begin(ctx context.Context) (*opened, []string, error) {
+	for _, session := range s.term() {
+		if err := session.repair(ctx, s.connect); err != nil {
+			return nil, nil, err
+		}
+	}
+	var found probe
+	err := s.lease.run(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
+		found, err = inspect(ctx, conn, s.table, s.cfg.Settle)
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	var own []int32
+	if !found.pooled {
+		own = s.pids()
+	}
+	return &opened{
+		row:      found.row,
+		reader:   newReader(s.read, s.locks, found.row, own),
+		settler:  newSettler(s.settle, found.row, s.cfg.Settle),
+		leases:   &leases{db: s.lease, row: found.row},
+		failures: &failures{db: s.state, row: found.row},
+	}, found.warnings, nil
+}
+
+// term returns the sessions that a term works with. The watch is not one of them: a scrape that is given up must not end a term.
+func (s *Source) term() []*session {
+	return []*session{s.read, s.locks, s.settle, s.lease, s.state}
+}
+
+// pids returns the backends of the source itself, which hold no events back.
+func (s *Source) pids() []int32 {
+	var pids []int32
+	for _, session := range s.term() {
+		pids = append(pids, session.pid())
+	}
+	return pids
+}
+
+// Close implements [relay.Source]. Calls that are under way end first, each within its time limit.
+func (s *Source) Close() {
+	s.closed.Store(true)
+	s.open.Store(nil)
+	for _, session := range append(s.term(), s.watch) {
+		session.close()
+	}
+}
+
+// Start implements [relay.Reader].
+func (s *Source) Start(ctx context.Context, held relay.Held) error {
+	o, err := s.now("start reading")
+	if err != nil {
+		return err
+	}
+	return o.reader.Start(ctx, held)
+}
+
+// Read implements [relay.Reader].
+func (s *Source) Read(ctx context.Context, limit int) (relay.Batch, error) {
+	o, err := s.now("read")
+	if err != nil {
+		return relay.Batch{}, err
+	}
+	return o.reader.Read(ctx, limit)
+}
+
+// Reread implements [relay.Reader].
+func (s *Source) Reread(keys []relay.Key, topics []string) {
+	if o := s.open.Load(); o != nil {
+		o.reader.Reread(keys, topics)
+	}
+}
+
+// Sweep implements [relay.Reader].
+func (s *Source) Sweep(ctx context.Context, budget time.Duration, known func(relay.Ref) bool, held relay.Held) (int, error) {
+	o, err := s.now("sweep")
+	if err != nil {
+		return 0, err
+	}
+	return o.reader.Sweep(ctx, budget, known, held)
+}
+
+// Settle implements [relay.Settler].
+func (s *Source) Settle(ctx context.Context, refs []relay.Ref) (int, error) {
+	o, err := s.now("settle")
+	if err != nil {
+		return 0, err
+	}
+	return o.settler.Settle(ctx, refs)
+}
+
+// Claim implements [relay.Leases].
+func (s *Source) Claim(ctx context.Context, owner relay.Owner, ttl time.Duration) (relay.Claim, error) {
+	o, err := s.now("claim")
+	if err != nil {
+		return relay.Claim{}, err
+	}
+	return o.leases.Claim(ctx, owner, ttl)
+}
+
+// Renew implements [relay.Leases].
+func (s *Source) Renew(ctx context.Context, claim relay.Claim, ttl time.Duration) error {
+	o, err := s.now("renew")
+	if err != nil {
+		return err
+	}
+	return o.leases.Renew(ctx, claim, ttl)
+}
+
+// Release implements [relay.Leases].
+func (s *Source) Release(ctx context.Context, claim relay.Claim) error {
+	o, err := s.now("release")
+	if err != nil {
+		return err
+	}
+	return o.leases.Release(ctx, claim)
+}
+
+// ParkedKeys implements [relay.Failures].
+func (s *Source) ParkedKeys(ctx context.Context) ([]relay.ParkedKey, error) {
+	o, err := s.now("read parked keys")
+	if err != nil {
+		return nil, err
+	}
+	return o.failures.ParkedKeys(ctx)
+}
+
+// Park implements [relay.Failures].
+func (s *Source) Park(ctx context.Context, claim relay.Claim, p relay.ParkedKey) error {
+	o, err := s.now("park")
+	if err != nil {
+		return err
+	}
+	return o.failures.Park(ctx, claim, p)
+}
+
+// Requests implements [relay.Failures].
+func (s *Source) Requests(ctx context.Context, claim relay.Claim, ready func(relay.Key) bool) ([]relay.Key, error) {
+	o, err := s.now("carry out requests")
+	if err != nil {
+		return nil, err
+	}
+	return o.failures.Requests(ctx, claim, ready)
+}
+
+// now returns what the running term works with.
+func (s *Source) now(verb string) (*opened, error) {
+	if o := s.open.Load(); o != nil {
+		return o, nil
+	}
+	return nil, fmt.Errorf("%s %s: %w", verb, s.table, errNotOpen)
+}

@@ -1,0 +1,261 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/relay"
+)
+
+// Limits of what is counted: a backlog of many millions must not be read through to be told that it is large.
+const (
+	backlogLimit   = 100_000
+	statusLimit    = 1_000_000
+	backlogTimeout = 3 * time.Second
+	statusTimeout  = 10 * time.Second
+)
+
+// Backlog is what waits in a source, taken in one statement by the database's clock. Ages are counted from created_at, the start of
+// the writer's transaction; they are never negative, and zero when nothing waits.
+type Backlog struct {
+	// Pending is how many events are unpublished, parked ones and those behind them included.
+	Pending int64
+	// PendingCapped tells that there are more: counting ended at the limit, oldest first.
+	PendingCapped bool
+	// OldestAge is the age of the oldest unpublished event, of a parked key or not.
+	OldestAge time.Duration
+	// EligibleAge is the age of the oldest unpublished event whose key is not parked: how far the relay is behind.
+	EligibleAge time.Duration
+	// ParkedKeys is how many keys are parked, and ParkedAge how long the first of them has been.
+	ParkedKeys int64
+	ParkedAge  time.Duration
+	// Indexed is false when the index for what is unpublished is gone: reading then costs more the longer the table gets.
+	Indexed bool
+}
+
+// TopicStatus is the part of one topic in what waits.
+type TopicStatus struct {
+	Topic string
+	// Pending is how many events of the topic are unpublished, within the limit of the whole.
+	Pending     int64
+	OldestAge   time.Duration
+	EligibleAge time.Duration
+	ParkedKeys  int64
+}
+
+// LaneStatus is who may publish a lane.
+type LaneStatus struct {
+	Lane  int32
+	Epoch int64
+	// Owner is the zero UUID when nobody holds the lane; OwnerName is empty then, or when the owner is not registered any more.
+	Owner     uuid.UUID
+	OwnerName string
+	// Remaining is how long the lease still lasts; zero or less when it has expired or there is none.
+	Remaining time.Duration
+}
+
+// RelayStatus is a relay process that was seen within the last day.
+type RelayStatus struct {
+	relay.Owner
+	StartedAt time.Time
+	SeenAt    time.Time
+}
+
+// Status is what an operator wants to know of a source, taken in one snapshot by the database's clock.
+type Status struct {
+	Backlog
+	// Table is the table's name, SourceID the id that migrate gave to the source.
+	Table    string
+	SourceID uuid.UUID
+	// At is the database's time of the snapshot.
+	At time.Time
+	// FirstPublished is when the source's first event was published; zero if none ever was.
+	FirstPublished time.Time
+	// LastPublished is when an event was last published, as far as the newest rows and those before the oldest unpublished one tell;
+	// zero when they tell nothing, as always in a source that deletes.
+	LastPublished time.Time
+	Topics        []TopicStatus
+	Lanes         []LaneStatus
+	Relays        []RelayStatus
+}
+
+// Backlog returns what waits, cheaply enough for every scrape: it counts to 100,000 and gives up after 3 s. It uses a connection of
+// its own, made when it is missing, so it neither waits for the relay nor ends its term.
+func (s *Source) Backlog(ctx context.Context) (Backlog, error) {
+	o, err := s.now("count the backlog of")
+	if err != nil {
+		return Backlog{}, err
+	}
+	return glance(ctx, watcher{s}, o.row, backlogTimeout, func(ctx context.Context, tx pgx.Tx) (Backlog, error) {
+		return readBacklog(ctx, tx, o.row, backlogLimit)
+	})
+}
+
+// Status returns all that is known of the source. It counts to 1,000,000 and gives up after 10 s.
+func (s *Source) Status(ctx context.Context) (Status, error) {
+	o, err := s.now("read the status of")
+	if err != nil {
+		return Status{}, err
+	}
+	return readStatus(ctx, watcher{s}, o.row)
+}
+
+// watcher runs on the watch session, and makes it when it is missing or broken.
+type watcher struct{ s *Source }
+
+func (w watcher) run(ctx context.Context, fn func(context.Context, *pgx.Conn) error) error {
+	if w.s.closed.Load() {
+		return fmt.Errorf("use the watch connection: %w", errNotOpen)
+	}
+	if err := w.s.watch.repair(ctx, w.s.connect); err != nil {
+		return err
+	}
+	return w.s.watch.run(ctx, fn)
+}
+
+func readStatus(ctx context.Context, db runner, row sourceRow) (Status, error) {
+	return glance(ctx, db, row, statusTimeout, func(ctx context.Context, tx pgx.Tx) (Status, error) {
+		st := Status{Table: row.table.String(), SourceID: row.id}
+		var errs [6]error
+		st.Backlog, errs[0] = readBacklog(ctx, tx, row, statusLimit)
+		st.Topics, errs[1] = readTopics(ctx, tx, row)
+		st.Lanes, errs[2] = readLanes(ctx, tx, row.id)
+		st.Relays, errs[3] = readRelays(ctx, tx, row.id)
+		st.LastPublished, errs[4] = readLastPublished(ctx, tx, row)
+		errs[5] = tx.QueryRow(ctx, `
+SELECT now(), coalesce(first_published_at, '0001-01-01 00:00:00+00') FROM outbox.source WHERE id = $1`, row.id).
+			Scan(&st.At, &st.FirstPublished)
+		return st, firstError(errs[:]...)
+	})
+}
+
+// glance runs fn in one read-only snapshot with a time limit that the server keeps: a client that goes away stops nothing there.
+func glance[T any](ctx context.Context, db runner, row sourceRow, limit time.Duration,
+	fn func(context.Context, pgx.Tx) (T, error),
+) (T, error) {
+	var result T
+	opts := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err := withTx(ctx, db, opts, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SELECT set_config('statement_timeout', $1, true)`, milliseconds(limit)); err != nil {
+			return err
+		}
+		var err error
+		result, err = fn(ctx, tx)
+		return err
+	})
+	if code(err) == "57014" && ctx.Err() == nil {
+		err = fmt.Errorf("%w: it took longer than %s; %s", err, limit, "is the index for what is unpublished missing?")
+	}
+	if err != nil {
+		var none T
+		return none, fmt.Errorf("look at %s: %w", row.table, err)
+	}
+	return result, nil
+}
+
+// pendingSQL are the oldest unpublished rows of the table %s, at most $2, over the partial index, each with whether its key is parked
+// in the source $1.
+const pendingSQL = `
+WITH pending AS MATERIALIZED (
+    SELECT topic, partition_key, created_at FROM %s WHERE published_at IS NULL ORDER BY id LIMIT $2
+), waiting AS (
+    SELECT p.topic, greatest(0, extract(epoch FROM now() - p.created_at) * 1000000)::bigint AS age, k.source IS NOT NULL AS parked
+    FROM pending p LEFT JOIN outbox.parked_key k ON k.source = $1 AND k.topic = p.topic AND k.partition_key = p.partition_key
+)`
+
+func readBacklog(ctx context.Context, tx pgx.Tx, row sourceRow, limit int64) (Backlog, error) {
+	var b Backlog
+	var oldest, eligible, parked int64
+	err := tx.QueryRow(ctx, fmt.Sprintf(pendingSQL+`
+SELECT count(*), coalesce(max(age), 0), coalesce(max(age) FILTER (WHERE NOT parked), 0),
+    (SELECT count(*) FROM outbox.parked_key WHERE source = $1),
+    (SELECT coalesce(greatest(0, max(extract(epoch FROM now() - parked_at)) * 1000000), 0)::bigint
+     FROM outbox.parked_key WHERE source = $1),
+    (SELECT `+indexedOf("$3::text")+`)
+FROM waiting`, row.table.sql()), row.id, limit+1, row.table.sql()).
+		Scan(&b.Pending, &oldest, &eligible, &b.ParkedKeys, &parked, &b.Indexed)
+	if err != nil {
+		return Backlog{}, fmt.Errorf("count what is unpublished: %w", err)
+	}
+	if b.Pending > limit {
+		b.Pending, b.PendingCapped = limit, true
+	}
+	b.OldestAge, b.EligibleAge, b.ParkedAge = microseconds(oldest), microseconds(eligible), microseconds(parked)
+	return b, nil
+}
+
+func readTopics(ctx context.Context, tx pgx.Tx, row sourceRow) ([]TopicStatus, error) {
+	rows, err := tx.Query(ctx, fmt.Sprintf(pendingSQL+`, keys AS (
+    SELECT topic, count(*) AS parked FROM outbox.parked_key WHERE source = $1 GROUP BY topic
+), counts AS (
+    SELECT topic, count(*) AS pending, max(age) AS oldest, max(age) FILTER (WHERE NOT parked) AS eligible FROM waiting GROUP BY topic
+)
+SELECT topic, coalesce(pending, 0), coalesce(oldest, 0), coalesce(eligible, 0), coalesce(parked, 0)
+FROM counts FULL JOIN keys USING (topic) ORDER BY topic`, row.table.sql()), row.id, int64(statusLimit))
+	if err != nil {
+		return nil, fmt.Errorf("count by topic: %w", err)
+	}
+	return pgx.CollectRows(rows, func(r pgx.CollectableRow) (t TopicStatus, err error) {
+		var oldest, eligible int64
+		err = r.Scan(&t.Topic, &t.Pending, &oldest, &eligible, &t.ParkedKeys)
+		t.OldestAge, t.EligibleAge = microseconds(oldest), microseconds(eligible)
+		return t, err
+	})
+}
+
+func readLanes(ctx context.Context, q querier, source uuid.UUID) ([]LaneStatus, error) {
+	rows, err := q.Query(ctx, `
+SELECT l.lane, l.epoch, coalesce(l.owner, '00000000-0000-0000-0000-000000000000'), coalesce(r.name, ''),
+       coalesce(extract(epoch FROM l.expires_at - clock_timestamp()) * 1000000, 0)::bigint
+FROM outbox.lane l LEFT JOIN outbox.relay r ON r.source = l.source AND r.owner = l.owner
+WHERE l.source = $1 ORDER BY l.lane`, source)
+	if err != nil {
+		return nil, fmt.Errorf("read the lanes: %w", err)
+	}
+	return pgx.CollectRows(rows, func(r pgx.CollectableRow) (l LaneStatus, err error) {
+		var remaining int64
+		err = r.Scan(&l.Lane, &l.Epoch, &l.Owner, &l.OwnerName, &remaining)
+		l.Remaining = microseconds(remaining)
+		return l, err
+	})
+}
+
+func readRelays(ctx context.Context, q querier, source uuid.UUID) ([]RelayStatus, error) {
+	rows, err := q.Query(ctx, `
+SELECT owner, name, version, started_at, seen_at FROM outbox.relay
+WHERE source = $1 AND seen_at > now() - interval '24 hours' ORDER BY started_at, owner`, source)
+	if err != nil {
+		return nil, fmt.Errorf("read the relays: %w", err)
+	}
+	return pgx.CollectRows(rows, func(r pgx.CollectableRow) (s RelayStatus, err error) {
+		err = r.Scan(&s.ID, &s.Name, &s.Version, &s.StartedAt, &s.SeenAt)
+		return s, err
+	})
+}
+
+// readLastPublished looks at a bounded number of rows, over the primary key: no index knows published_at.
+func readLastPublished(ctx context.Context, q querier, row sourceRow) (time.Time, error) {
+	var last *time.Time
+	table := row.table.sql()
+	err := q.QueryRow(ctx, fmt.Sprintf(`
+SELECT max(published_at) FROM (
+    (SELECT published_at FROM %[1]s ORDER BY id DESC LIMIT 1000)
+    UNION ALL
+    (SELECT published_at FROM %[1]s
+     WHERE id < (SELECT id FROM %[1]s WHERE published_at IS NULL ORDER BY id LIMIT 1) ORDER BY id DESC LIMIT 1000)) newest`, table)).
+		Scan(&last)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return time.Time{}, fmt.Errorf("read the last publication: %w", err)
+	}
+	if last == nil {
+		return time.Time{}, nil
+	}
+	return *last, nil
+}
+
+func microseconds(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
