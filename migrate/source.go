@@ -1,0 +1,81 @@
+package migrate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+)
+
+// Source is a row of outbox.source: a table that is relayed.
+type Source struct {
+	ID        uuid.UUID
+	Table     Table
+	Lanes     int
+	Delivery  string
+	CreatedAt time.Time
+}
+
+// sources returns the registered ones, oldest first.
+func sources(ctx context.Context, q Querier) ([]Source, error) {
+	rows, err := q.Query(ctx, `SELECT id, table_schema, table_name, lanes, delivery, created_at FROM outbox.source ORDER BY created_at, id`,
+		pgx.QueryExecModeExec)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Source, err error) {
+		err = row.Scan(&s.ID, &s.Table.Schema, &s.Table.Name, &s.Lanes, &s.Delivery, &s.CreatedAt)
+		return s, err
+	})
+}
+
+// upSource registers the table unless it is registered.
+func (s settings) upSource(ctx context.Context, tx pgx.Tx, r *Result) error {
+	tag, err := tx.Exec(ctx, s.insertSource(s.newLanes(), s.newDelivery()))
+	if err != nil {
+		return fmt.Errorf("register the source: %w", err)
+	}
+	r.SourceCreated = tag.RowsAffected() == 1
+	err = tx.QueryRow(ctx, `SELECT id, lanes, delivery FROM outbox.source WHERE table_schema = $1 AND table_name = $2`,
+		pgx.QueryExecModeExec, s.table.Schema, s.table.Name).Scan(&r.Source, &r.Lanes, &r.Delivery)
+	if err != nil {
+		return fmt.Errorf("read the source: %w", err)
+	}
+	if err := s.compare(r); err != nil {
+		return err
+	}
+	if _, err := tx.Exec(ctx, s.insertLanes()); err != nil {
+		return fmt.Errorf("make the lanes: %w", err)
+	}
+	return nil
+}
+
+// compare refuses to change what relays rely on while they run.
+func (s settings) compare(r *Result) error {
+	var errs []error
+	if s.Lanes != 0 && s.Lanes != r.Lanes {
+		errs = append(errs, fmt.Errorf("the source has %d lanes, not %d; the number changes only with all relays stopped, by a command of its own",
+			r.Lanes, s.Lanes))
+	}
+	if s.Delivery != "" && s.Delivery != r.Delivery {
+		errs = append(errs, fmt.Errorf("the source delivers %s, not %s; the mode changes only with all relays stopped, by a command of its own",
+			r.Delivery, s.Delivery))
+	}
+	return errors.Join(errs...)
+}
+
+func (s settings) insertSource(lanes int, delivery string) string {
+	return fmt.Sprintf(`INSERT INTO outbox.source (table_schema, table_name, lanes, delivery) VALUES (%s, %s, %d, %s)
+    ON CONFLICT (table_schema, table_name) DO NOTHING;
+`, literal(s.table.Schema), literal(s.table.Name), lanes, literal(delivery))
+}
+
+func (s settings) insertLanes() string {
+	return fmt.Sprintf(`INSERT INTO outbox.lane (source, lane)
+    SELECT s.id, l FROM outbox.source s, generate_series(0, s.lanes - 1) l WHERE s.table_schema = %s AND s.table_name = %s
+    ON CONFLICT (source, lane) DO NOTHING;
+`, literal(s.table.Schema), literal(s.table.Name))
+}
