@@ -1,0 +1,168 @@
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/relay"
+)
+
+// row is a row of the table as a read has seen it. event is nil when the row is settled, or of no interest: then it is an id alone.
+type row struct {
+	id    int64
+	event *relay.Event
+}
+
+// answer is what one read has brought, all of one snapshot.
+type answer struct {
+	server server
+	// sequence is the file of the sequence, another one after each RESTART; top is the last id that it gave.
+	sequence string
+	top      int64
+	snapshot snapshot
+	// finds are rows in holes; page is of the walk; head is above the position; beyond is above the sequence. Each is sorted by id.
+	finds, page, head, beyond []row
+}
+
+// fetch puts the question to the database.
+func (r *reader) fetch(ctx context.Context, q *question) (*answer, error) {
+	a := &answer{}
+	rows := &decoder{names: r.names}
+	s := r.build(q)
+	err := r.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		return s.run(ctx, conn, func(v [][]byte) error { return a.take(v, rows) })
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read events of %s: %w", r.row.table, err)
+	}
+	for _, rows := range [][]row{a.finds, a.page, a.head, a.beyond} {
+		slices.SortFunc(rows, byID)
+	}
+	return a, nil
+}
+
+func byID(a, b row) int {
+	switch {
+	case a.id < b.id:
+		return -1
+	case a.id > b.id:
+		return 1
+	}
+	return 0
+}
+
+// take sorts one row of the result into the answer.
+func (a *answer) take(v [][]byte, d *decoder) (err error) {
+	kind := int32(binary.BigEndian.Uint32(v[0]))
+	if kind == kindServer {
+		return a.takeServer(v)
+	}
+	got := row{id: int64Of(v[1])}
+	if v[2] != nil {
+		got.event = d.event(got.id, v[2:])
+	}
+	switch kind {
+	case kindFind:
+		a.finds = append(a.finds, got)
+	case kindPage:
+		a.page = append(a.page, got)
+	case kindHead:
+		a.head = append(a.head, got)
+	case kindBeyond:
+		a.beyond = append(a.beyond, got)
+	}
+	return nil
+}
+
+func (a *answer) takeServer(v [][]byte) (err error) {
+	a.top = int64Of(v[1])
+	a.sequence = string(v[3])
+	a.server = server{started: timeOf(v[8]), recovery: v[4] == nil}
+	if v[4] != nil {
+		timeline, err := strconv.ParseInt(string(v[4]), 10, 32)
+		if err != nil {
+			return fmt.Errorf("parse timeline %q: %w", v[4], err)
+		}
+		a.server.timeline = int32(timeline)
+	}
+	a.snapshot, err = parseSnapshot(string(v[6]))
+	return err
+}
+
+// maxNames bounds the strings that a reader keeps, for a table whose topics or types are without number.
+const maxNames = 10_000
+
+// slab is how much memory is taken at once for payloads, in bytes; slabEvents for events. An event that is kept for long keeps its slab.
+const (
+	slab       = 32 << 10
+	slabEvents = 64
+)
+
+// decoder makes events out of rows with few allocations: names are shared, and payloads lie side by side.
+type decoder struct {
+	names  map[string]string
+	bytes  []byte
+	events []relay.Event
+}
+
+// event decodes a row whose columns are event_id, event_type, topic, partition_key, payload, headers, created_at.
+func (d *decoder) event(id int64, v [][]byte) *relay.Event {
+	if len(d.events) == 0 {
+		d.events = make([]relay.Event, slabEvents)
+	}
+	e := &d.events[0]
+	d.events = d.events[1:]
+	e.ID = id
+	copy(e.EventID[:], v[0])
+	e.Type, e.Topic, e.PartitionKey = d.name(v[1]), d.name(v[2]), string(v[3])
+	e.Payload, e.Headers = d.copy(v[4]), d.copy(v[5])
+	e.CreatedAt = timeOf(v[6])
+	return e
+}
+
+func (d *decoder) name(b []byte) string {
+	if s, ok := d.names[string(b)]; ok {
+		return s
+	}
+	if len(d.names) >= maxNames {
+		clear(d.names)
+	}
+	s := string(b)
+	d.names[s] = s
+	return s
+}
+
+// copy keeps b; nil stays nil.
+func (d *decoder) copy(b []byte) []byte {
+	if b == nil {
+		return nil
+	}
+	if len(b) > slab/4 {
+		return slices.Clone(b)
+	}
+	if len(b) > cap(d.bytes)-len(d.bytes) {
+		d.bytes = make([]byte, 0, slab)
+	}
+	from := len(d.bytes)
+	d.bytes = append(d.bytes, b...)
+	return d.bytes[from:len(d.bytes):len(d.bytes)]
+}
+
+// epoch is PostgreSQL's, 2000-01-01 UTC, in seconds of Unix.
+const epoch = 946_684_800
+
+// timeOf reads a timestamptz. The infinities are the zero time: they say nothing of when something was.
+func timeOf(b []byte) time.Time {
+	v := int64Of(b)
+	if len(b) != 8 || v == math.MaxInt64 || v == math.MinInt64 {
+		return time.Time{}
+	}
+	return time.Unix(epoch+v/1e6, v%1e6*1e3)
+}

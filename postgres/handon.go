@@ -1,0 +1,165 @@
+package postgres
+
+import (
+	"slices"
+
+	"github.com/outbox-relay/outbox/relay"
+)
+
+// takeIn moves the reader on by an answer, and returns what is to be handed on: what was found in holes and by the walk comes first, then
+// the head. In each part the order is that of the ids, so within one snapshot no key is turned.
+func (r *reader) takeIn(q *question, a *answer) relay.Batch {
+	walkFull := r.walk != nil && fullPage(a.page, q)
+	events := r.older(a)
+	events = append(events, r.newer(a.head, walkFull)...)
+	events = append(events, r.newer(a.beyond, walkFull)...)
+	more := walkFull || r.next != nil
+
+	r.count.finds += len(a.finds)
+	r.holes.strike(visible(a))
+	r.holes.lookedAt(q.look, a.snapshot)
+	more = r.moveHead(q, a.head) || more
+	more = q.beyond && r.moveBeyond(q, a.beyond) || more
+	r.moveWalk(a.page, walkFull)
+	return relay.Batch{Events: events, More: more, Walking: r.walking(), OpenWriters: r.holes.writers()}
+}
+
+// older returns what is to be handed on of the finds and the page, in the order of ids. A find that the walk has yet to come to is left to
+// it: this page or a later one has it, together with what is older of its key.
+func (r *reader) older(a *answer) []*relay.Event {
+	rows := make([]row, 0, len(a.finds)+len(a.page))
+	for _, f := range a.finds {
+		if f.event != nil && !r.walk.awaits(f.event) && !r.next.awaits(f.event) {
+			rows = append(rows, f)
+		}
+	}
+	finds := len(rows)
+	for _, p := range a.page {
+		if p.event != nil && !r.next.awaits(p.event) {
+			rows = append(rows, p)
+		}
+	}
+	if finds > 0 && finds < len(rows) {
+		slices.SortFunc(rows, byID)
+	}
+	return eventsOf(rows)
+}
+
+// newer returns what is to be handed on of rows above the position. When the walk's page came back short, it has shown all that is older
+// of its keys in this same snapshot, so nothing needs to be left to it any more.
+func (r *reader) newer(rows []row, walkFull bool) []*relay.Event {
+	return eventsOf(slices.DeleteFunc(slices.Clone(rows), func(h row) bool {
+		return h.event != nil && (r.next.awaits(h.event) || walkFull && r.walk.awaits(h.event))
+	}))
+}
+
+func eventsOf(rows []row) []*relay.Event {
+	events := make([]*relay.Event, 0, len(rows))
+	for _, r := range rows {
+		if r.event != nil {
+			events = append(events, r.event)
+		}
+	}
+	return events
+}
+
+// visible returns the ids that are no holes any more, sorted. A row of a page that does not match was not handed on, so it stays in its
+// hole, to be found by a look.
+func visible(a *answer) []int64 {
+	ids := make([]int64, 0, len(a.finds)+len(a.page))
+	for _, f := range a.finds {
+		ids = append(ids, f.id)
+	}
+	for _, p := range a.page {
+		if p.event != nil {
+			ids = append(ids, p.id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// fullPage tells that a page was cut: it has as many rows, or matching rows, as were asked for.
+func fullPage(rows []row, q *question) bool {
+	if len(rows) >= q.scan() {
+		return true
+	}
+	matching := 0
+	for _, r := range rows {
+		if r.event != nil {
+			matching++
+		}
+	}
+	return matching >= q.limit
+}
+
+// moveWalk moves the walk to the end of its page; a page that is not full ends it, and the next one begins.
+func (r *reader) moveWalk(page []row, full bool) {
+	switch {
+	case r.walk == nil:
+	case full:
+		r.walk.pos = page[len(page)-1].id
+	default:
+		r.walk, r.next = r.next, nil
+		// The walk has not seen what lies above the sequence.
+		r.beyondDue, r.beyond = true, beginning
+	}
+}
+
+// moveHead moves the position, and tells whether there may be more above it.
+func (r *reader) moveHead(q *question, head []row) (more bool) {
+	if r.walking() {
+		if fullPage(head, q) {
+			r.pos = head[len(head)-1].id
+			return true
+		}
+		r.pos = r.cursor
+		return true
+	}
+	if len(head) == 0 {
+		return false
+	}
+	if r.fault != faultCloseAtOnce {
+		r.holes.add(gaps(r.cursor, head))
+	}
+	r.cursor = head[len(head)-1].id
+	r.pos = r.cursor
+	return len(head) >= q.limit
+}
+
+// gaps returns the ids above cursor that the head has passed.
+func gaps(cursor int64, head []row) []span {
+	var spans []span
+	for _, h := range head {
+		spans = appendSpan(spans, cursor+1, h.id-1)
+		cursor = h.id
+	}
+	return spans
+}
+
+// moveBeyond moves the position above the sequence, and tells whether there may be more.
+func (r *reader) moveBeyond(q *question, rows []row) (more bool) {
+	if len(rows) >= q.limit {
+		r.beyond = rows[len(rows)-1].id
+		return true
+	}
+	r.beyondDue = false
+	return false
+}
+
+// Reread implements [relay.Reader].
+func (r *reader) Reread(keys []relay.Key, topics []string) {
+	if len(keys) == 0 && len(topics) == 0 {
+		return
+	}
+	r.heldTopics = slices.DeleteFunc(r.heldTopics, func(t string) bool { return slices.Contains(topics, t) })
+	if r.walk == nil {
+		r.walk = newWalk()
+		r.walk.add(keys, topics)
+		return
+	}
+	if r.next == nil {
+		r.next = newWalk()
+	}
+	r.next.add(keys, topics)
+}
