@@ -107,6 +107,9 @@ func parseTable(s string) (tableName, error) {
 	return tableName{first, second}, nil
 }
 
+// maxName is the longest name that PostgreSQL keeps whole, in bytes.
+const maxName = 63
+
 // cutName takes one name off s; rest is empty or begins with a dot.
 func cutName(s string) (name, rest string, err error) {
 	if !strings.HasPrefix(s, `"`) {
@@ -137,7 +140,7 @@ func checkName(name, rest string) (string, string, error) {
 	switch {
 	case name == "":
 		return "", "", errors.New("a part of the name is empty: write schema.table")
-	case len(name) > 63:
+	case len(name) > maxName:
 		return "", "", errors.New("a part of the name is longer than PostgreSQL's 63 bytes")
 	case strings.ContainsRune(name, 0):
 		return "", "", errors.New("the name holds a NUL byte")

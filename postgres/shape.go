@@ -149,11 +149,14 @@ func alwaysSQL(s shape, table tableName) string {
 
 func missingIndex(table tableName) string {
 	return fmt.Sprintf("%s has no index for what is unpublished, so reading it costs more the longer it gets; "+
-		"run: CREATE INDEX CONCURRENTLY %s ON %s (id) WHERE published_at IS NULL.",
-		table, pgx.Identifier{indexName(table)}.Sanitize(), table.sql())
+		"run: CREATE INDEX CONCURRENTLY %s ON %s (id) WHERE published_at IS NULL.", table, indexName(table), table.sql())
 }
 
+// indexName is the name that the contract with the services gives to the index; PostgreSQL chooses one where that is too long.
 func indexName(table tableName) string {
 	name := "ix_" + table.name + "_unpublished"
-	return name[:min(len(name), 63)]
+	if len(name) > maxName {
+		return ""
+	}
+	return pgx.Identifier{name}.Sanitize()
 }

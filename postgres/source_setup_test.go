@@ -1,0 +1,157 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outbox-relay/outbox/relay"
+)
+
+// ttl is longer than any test: leases expire when a test says so.
+const ttl = time.Hour
+
+// openSource returns an open source of the database's table public.outbox_event.
+func openSource(t *testing.T, db *pgxpool.Pool, cfg Config) *Source {
+	t.Helper()
+	s := newSource(t, db, cfg)
+	if _, err := s.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func newSource(t *testing.T, db *pgxpool.Pool, cfg Config) *Source {
+	t.Helper()
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	s, err := New(db, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+func owner(name string) relay.Owner {
+	return relay.Owner{ID: uuid.New(), Name: name, Version: "test"}
+}
+
+// claim takes the lease, which must be free.
+func claim(t *testing.T, s *Source, o relay.Owner) relay.Claim {
+	t.Helper()
+	c, err := s.Claim(t.Context(), o, ttl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !c.Held {
+		t.Fatalf("claim of %s: the lanes are held by %+v", o.Name, c.Owner)
+	}
+	return c
+}
+
+// expire ends all leases, as the passing of time does.
+func expire(t *testing.T, db *pgxpool.Pool) {
+	t.Helper()
+	exec(t, db, `UPDATE outbox.lane SET expires_at = clock_timestamp() - interval '1 ms' WHERE owner IS NOT NULL`)
+}
+
+// insert writes n events of a key, each in a transaction of its own.
+func insert(t *testing.T, db *pgxpool.Pool, key relay.Key, n int) []relay.Ref {
+	t.Helper()
+	refs := make([]relay.Ref, n)
+	for i := range refs {
+		refs[i].EventID = uuid.New()
+		refs[i].ID = queryOne[int64](t, db, `
+INSERT INTO outbox_event (event_id, aggregate_type, aggregate_id, event_type, payload, topic, partition_key)
+VALUES ($1, 'Order', $3, 'order.confirmed.v1', jsonb_build_object('n', $4::int), $2, $3) RETURNING id`,
+			refs[i].EventID, key.Topic, key.PartitionKey, i)
+	}
+	return refs
+}
+
+func parked(key relay.Key, ref relay.Ref) relay.ParkedKey {
+	return relay.ParkedKey{Key: key, Event: ref, EventType: "order.confirmed.v1", Code: "MESSAGE_TOO_LARGE", Reason: "the event is too large"}
+}
+
+func exec(t *testing.T, db *pgxpool.Pool, sql string, args ...any) int {
+	t.Helper()
+	tag, err := db.Exec(t.Context(), sql, args...)
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return int(tag.RowsAffected())
+}
+
+func queryOne[T any](t *testing.T, db *pgxpool.Pool, sql string, args ...any) T {
+	t.Helper()
+	rows, err := db.Query(t.Context(), sql, args...)
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	v, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return v
+}
+
+// database returns a pool of the same server and database with other settings.
+func reconfigured(t *testing.T, db *pgxpool.Pool, change func(*pgxpool.Config)) *pgxpool.Pool {
+	t.Helper()
+	cfg := db.Config()
+	change(cfg)
+	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// eventually polls until ok, and fails the test when it takes much longer than it ever should.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(30 * time.Second)
+	defer deadline.Stop()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !ok() {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			t.Fatal("waited in vain: " + what)
+		}
+	}
+}
+
+func published(t *testing.T, db *pgxpool.Pool) []int64 {
+	t.Helper()
+	return queryOne[[]int64](t, db, `SELECT array(SELECT id FROM outbox_event WHERE published_at IS NOT NULL ORDER BY id)`)
+}
+
+func same[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if g, w := fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want); g != w {
+		t.Errorf("%s = %s, want %s", what, g, w)
+	}
+}
+
+// wantText checks that the error tells all of the parts.
+func wantText(t *testing.T, err error, parts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Fatalf("no error, want one that says %q", parts)
+	}
+	for _, part := range parts {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the error %q does not say %q", err, part)
+		}
+	}
+}
