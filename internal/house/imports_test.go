@@ -1,0 +1,171 @@
+package house
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const franz, pgx = "github.com/twmb/franz-go", "github.com/jackc/pgx"
+
+// layers says which packages of this module each public package may import. Siblings do not import each other: what they share lies
+// below them, and what joins them is internal/cli.
+func layers() map[string][]string {
+	middle := []string{"", "operate", "relay", "inbox"}
+	return map[string][]string{
+		"":           {},
+		"outboxsql":  {""},
+		"operate":    {""},
+		"relay":      {""},
+		"inbox":      {""},
+		"kafka":      middle,
+		"postgres":   middle,
+		"migrate":    middle,
+		"web":        middle,
+		"outboxtest": {"", "relay", "inbox"},
+	}
+}
+
+// unreachable says what a package must not even reach through others.
+func unreachable() map[string][]string {
+	return map[string][]string{
+		"":      {franz, "net/http", "html/template", "flag"},
+		"relay": {franz, pgx, "net/http", "html/template", "flag", "database/sql"},
+		"inbox": {franz, "net/http"},
+	}
+}
+
+// pkg is a package as `go list` describes it.
+type pkg struct {
+	ImportPath string
+	Imports    []string
+	Deps       []string
+}
+
+// name is the package's folder; "" is the root.
+func (p pkg) name() string {
+	return strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/")
+}
+
+func (p pkg) internal() bool {
+	return strings.HasPrefix(p.name(), "internal/") || strings.HasPrefix(p.name(), "cmd/") || strings.HasPrefix(p.name(), "test/") || p.name() == "interop"
+}
+
+// within tells whether an import is the package, or lies in its module. Below a standard package lie others: everybody who has UUIDs
+// reaches database/sql/driver.
+func within(path, parent string) bool {
+	if !strings.Contains(parent, ".") {
+		return path == parent
+	}
+	return path == parent || strings.HasPrefix(path, parent+"/")
+}
+
+// wrongDirections returns what the package imports against the layers.
+func wrongDirections(p pkg) (found []string) {
+	if p.internal() {
+		return nil
+	}
+	allowed, known := layers()[p.name()]
+	if !known {
+		return []string{p.ImportPath + ": a public package that the layers do not know; decide where it stands, in internal/house and in docs"}
+	}
+	for _, i := range p.Imports {
+		if within(i, module) && !slices.Contains(allowed, (pkg{ImportPath: i}).name()) {
+			found = append(found, p.ImportPath+": imports "+i+", which is beside or above it; wire them in internal/cli")
+		}
+	}
+	return found
+}
+
+// wrongReach returns what the package reaches and must not.
+func wrongReach(p pkg) (found []string) {
+	for _, forbidden := range unreachable()[p.name()] {
+		for _, d := range p.Deps {
+			if within(d, forbidden) {
+				found = append(found, p.ImportPath+": reaches "+d+", which its users must not have to link")
+			}
+		}
+	}
+	return found
+}
+
+// franzOutsideKafka returns the imports of the Kafka client outside package kafka and the internal packages that run brokers.
+func franzOutsideKafka(p pkg) (found []string) {
+	if slices.Contains([]string{"kafka", "internal/devkafka", "internal/demo", "test/kafka", "interop"}, p.name()) {
+		return nil
+	}
+	for _, i := range p.Imports {
+		if within(i, franz) {
+			found = append(found, p.ImportPath+": imports "+i+"; only package kafka knows the client")
+		}
+	}
+	return found
+}
+
+func importRules() []func(pkg) []string {
+	return []func(pkg) []string{wrongDirections, wrongReach, franzOutsideKafka}
+}
+
+func TestPackagesImportOnlyWhatLiesBelowThem(t *testing.T) {
+	t.Parallel()
+	for _, p := range packages(t) {
+		for _, rule := range importRules() {
+			for _, finding := range rule(p) {
+				t.Error(finding)
+			}
+		}
+	}
+}
+
+func TestTheImportRulesFindWhatTheyForbid(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		p    pkg
+		want int
+	}{
+		{"siblings", pkg{ImportPath: module + "/kafka", Imports: []string{module + "/postgres", module + "/relay"}}, 1},
+		{"upwards", pkg{ImportPath: module, Imports: []string{module + "/relay"}}, 1},
+		{"unknown package", pkg{ImportPath: module + "/extra"}, 1},
+		{"test parts in a public package", pkg{ImportPath: module + "/postgres", Imports: []string{module + "/internal/pgtest"}}, 1},
+		{"reach", pkg{ImportPath: module + "/relay", Deps: []string{franz + "/pkg/kgo", pgx + "/v5", "database/sql", "database/sql/driver"}}, 3},
+		{"client outside kafka", pkg{ImportPath: module + "/internal/cli", Imports: []string{franz + "/pkg/kgo"}}, 1},
+		{"wiring", pkg{ImportPath: module + "/internal/cli", Imports: []string{module + "/kafka", module + "/postgres"}}, 0},
+		{"allowed", pkg{ImportPath: module + "/kafka", Imports: []string{module + "/relay", module, franz + "/pkg/kgo"}}, 0},
+	} {
+		var got []string
+		for _, rule := range importRules() {
+			got = append(got, rule(c.p)...)
+		}
+		if len(got) != c.want {
+			t.Errorf("%s: got %q, want %d findings", c.name, got, c.want)
+		}
+	}
+}
+
+func packages(t *testing.T) []pkg {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-e", "-tags=integration", "-json=ImportPath,Imports,Deps", "./...")
+	cmd.Dir = top
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("list packages: %v: %s", err, stderr.String())
+	}
+	var found []pkg
+	dec := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p pkg
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return found
+		} else if err != nil {
+			t.Fatalf("read the list of packages: %v", err)
+		}
+		found = append(found, p)
+	}
+}
