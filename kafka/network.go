@@ -1,0 +1,135 @@
+package kafka
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync"
+	"time"
+)
+
+var errDestroyed = errors.New("the client was destroyed")
+
+// network makes and remembers the sockets of one client, so that they can be reset. It also holds back requests while records are
+// being buffered.
+type network struct {
+	tls      *tls.Config
+	dialHook func(address string)
+	lenient  bool
+
+	// gate is held while records are being buffered. It is never held during I/O: a socket that does not move must not stop Publish.
+	gate sync.Mutex
+
+	mu        sync.Mutex
+	sockets   map[net.Conn]struct{}
+	destroyed bool
+}
+
+func newNetwork(c Config) *network {
+	return &network{tls: c.TLSConfig, dialHook: c.dialHook, lenient: c.lenient, sockets: map[net.Conn]struct{}{}}
+}
+
+// dial is the client's dialer. The client ignores its own dial timeout when it has one, so the timeout is here.
+func (n *network) dial(ctx context.Context, proto, address string) (net.Conn, error) {
+	if n.dialHook != nil {
+		n.dialHook(address)
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	raw, err := (&net.Dialer{}).DialContext(ctx, proto, address)
+	if err != nil {
+		return nil, err
+	}
+	if err := n.remember(raw); err != nil {
+		return nil, err
+	}
+	secured, err := n.secure(ctx, raw, address)
+	if err != nil {
+		n.forget(raw)
+		return nil, errors.Join(err, raw.Close())
+	}
+	return &socket{Conn: secured, raw: raw, network: n}, nil
+}
+
+func (n *network) secure(ctx context.Context, raw net.Conn, address string) (net.Conn, error) {
+	if n.tls == nil {
+		return raw, nil
+	}
+	cfg := n.tls.Clone()
+	if cfg.ServerName == "" {
+		host, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		cfg.ServerName = host
+	}
+	conn := tls.Client(raw, cfg)
+	return conn, conn.HandshakeContext(ctx)
+}
+
+// remember takes a socket into care, or resets it when it came too late.
+func (n *network) remember(raw net.Conn) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.destroyed {
+		reset(raw)
+		return errDestroyed
+	}
+	n.sockets[raw] = struct{}{}
+	return nil
+}
+
+func (n *network) forget(raw net.Conn) {
+	n.mu.Lock()
+	delete(n.sockets, raw)
+	n.mu.Unlock()
+}
+
+// destroy resets every socket, and every one to come. When it returns, nothing leaves the process any more: linger 0 makes the kernel
+// throw away what it has buffered, and Close waits for a write that is under way.
+func (n *network) destroy() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.lenient {
+		return
+	}
+	n.destroyed = true
+	for raw := range n.sockets {
+		reset(raw)
+	}
+	clear(n.sockets)
+}
+
+func reset(raw net.Conn) {
+	if c, ok := raw.(interface{ SetLinger(sec int) error }); ok {
+		_ = c.SetLinger(0) // it fails only on a socket that is closed already
+	}
+	_ = raw.SetDeadline(time.Unix(1, 0)) // wakes a write that hangs, so that Close need not wait for it
+	_ = raw.Close()
+}
+
+// hold keeps requests from leaving until release.
+func (n *network) hold() { n.gate.Lock() }
+
+func (n *network) release() { n.gate.Unlock() }
+
+// socket is a connection as the client sees it.
+type socket struct {
+	net.Conn // the encrypted side when there is one
+	raw      net.Conn
+	network  *network
+}
+
+// Write waits while records are being buffered.
+func (s *socket) Write(b []byte) (int, error) {
+	s.network.gate.Lock()
+	s.network.gate.Unlock() //nolint:staticcheck // passing the gate is all that is wanted
+	return s.Conn.Write(b)
+}
+
+// Close closes the connection in the ordinary way.
+func (s *socket) Close() error {
+	s.network.forget(s.raw)
+	return s.Conn.Close()
+}

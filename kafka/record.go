@@ -1,0 +1,110 @@
+package kafka
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/outbox-relay/outbox/relay"
+)
+
+// item is one event on its way. It is the context of its own record, which is how a promise finds it again without a closure for each
+// record; as a context it is the empty one, so nothing can cancel a record.
+type item struct {
+	context.Context
+	rec   kgo.Record
+	event *relay.Event
+	call  *call
+	topic *topic
+	part  *partition
+	// size is recordSize(&rec).
+	size int
+	// send is the number of the last send that it was part of.
+	send uint64
+	// finished tells that its outcome was decided; whatever comes later counts no more.
+	finished bool
+	// broken is why the row cannot become a record; nil when it can.
+	broken error
+}
+
+// call is one call of Publish: its events, and what they share.
+type call struct {
+	items []item
+	done  func(*relay.Event, error)
+	// left counts the items that are not finished.
+	left int
+	// stopped are the keys whose event failed: what follows of them in this call is held.
+	stopped map[relay.Key]struct{}
+}
+
+func (c *call) stop(k relay.Key) {
+	if c.stopped == nil {
+		c.stopped = map[relay.Key]struct{}{}
+	}
+	c.stopped[k] = struct{}{}
+}
+
+func (c *call) isStopped(k relay.Key) bool {
+	_, ok := c.stopped[k]
+	return ok
+}
+
+// newCall renders the events. All keys, values and standard headers of a call share one buffer, all records one array: the allocations
+// of a call do not grow with its events, except for rows that bring headers of their own.
+func newCall(events []*relay.Event, done func(*relay.Event, error)) *call {
+	c := &call{items: make([]item, len(events)), done: done, left: len(events)}
+	buf := make([]byte, 0, bufferSize(events))
+	headers := make([]kgo.RecordHeader, 0, 2*len(events))
+	for i, e := range events {
+		it := &c.items[i]
+		it.Context, it.event, it.call = context.Background(), e, c
+		it.rec.Topic = e.Topic
+		buf, headers = it.render(buf, headers)
+		it.size = recordSize(&it.rec)
+	}
+	return c
+}
+
+func bufferSize(events []*relay.Event) int {
+	n := 0
+	for _, e := range events {
+		n += len(e.PartitionKey) + len(e.Payload) + len(e.Type) + uuidLength
+	}
+	return n
+}
+
+const uuidLength = 36
+
+func (it *item) render(buf []byte, headers []kgo.RecordHeader) ([]byte, []kgo.RecordHeader) {
+	e := it.event
+	buf, it.rec.Key = cut(append(buf, e.PartitionKey...), len(buf))
+	buf, it.rec.Value = cut(appendCompact(buf, e.Payload), len(buf))
+	var id, typ []byte
+	buf, id = cut(appendUUID(buf, e.EventID), len(buf))
+	buf, typ = cut(append(buf, e.Type...), len(buf))
+
+	from := len(headers)
+	headers = append(headers, kgo.RecordHeader{Key: HeaderEventID, Value: id}, kgo.RecordHeader{Key: HeaderEventType, Value: typ})
+	own := headers[from:len(headers):len(headers)]
+	if len(e.Headers) > 0 {
+		own, it.broken = appendRowHeaders(own, e.Headers)
+	}
+	it.rec.Headers = own
+	return buf, headers
+}
+
+// cut returns buf and its part from a on. The part is never nil: an empty key is a key, and a null one would be spread at random.
+func cut(buf []byte, a int) (all, part []byte) { return buf, buf[a:len(buf):len(buf)] }
+
+// appendUUID appends the id as text, in lower case.
+func appendUUID(dst []byte, id uuid.UUID) []byte {
+	const digits = "0123456789abcdef"
+	for i, b := range id {
+		if i == 4 || i == 6 || i == 8 || i == 10 {
+			dst = append(dst, '-')
+		}
+		dst = append(dst, digits[b>>4], digits[b&15])
+	}
+	return dst
+}
