@@ -1,0 +1,40 @@
+FUZZTIME ?= 30s
+LINT := .tools/golangci-lint
+
+.PHONY: help check test test-integration test-kafka test-interop bench fuzz demo
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
+
+check: $(LINT) ## format, vet, lint, and the rules of the house
+	@unformatted=$$(git ls-files -co --exclude-standard '*.go' | xargs gofmt -l); \
+	  if [ -n "$$unformatted" ]; then echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; fi
+	go vet ./...
+	$(LINT) run ./...
+	go test ./internal/house
+
+test: ## what the README says
+	go test ./...
+
+test-integration: test-kafka test-interop ## on a real Kafka, and with Node.js
+
+test-kafka:
+	go test -tags integration -count=1 ./internal/devkafka ./test/...
+
+test-interop:
+	go test -tags integration -count=1 ./interop
+
+bench: ## measure
+	go run -C bench .
+
+fuzz: ## each fuzz test for FUZZTIME
+	@grep -ro --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed 's/:func / /' | sort | while read -r file name; do \
+	  go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" || exit 1; done
+
+demo: ## show it all at work
+	go run ./cmd/outbox demo
+
+# The tools live in a module of their own, so that their dependencies never reach users.
+$(LINT): vet/go.mod vet/go.sum
+	cd vet && GOBIN=$(CURDIR)/.tools go install tool
+	@touch $@
