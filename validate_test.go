@@ -95,23 +95,6 @@ func TestProblemsDoNotTellWhatThePayloadHolds(t *testing.T) {
 	}
 }
 
-func TestACallThatIsTooLargeIsRefused(t *testing.T) {
-	t.Parallel()
-	payload := []byte(`"` + strings.Repeat("a", outbox.MaxPayloadBytes-2) + `"`)
-	events := make([]outbox.Event, outbox.MaxCallBytes/outbox.MaxPayloadBytes)
-	for i := range events {
-		events[i] = withPayload(payload)
-	}
-	w := newWriter(t, outbox.Config{})
-	_, err := w.Prepare(events...)
-	if !errors.Is(err, outbox.ErrInvalid) || !strings.Contains(err.Error(), "event 7: Payload: makes the call larger than") {
-		t.Errorf("error %v", err)
-	}
-	if _, err := w.Prepare(events[1:]...); err != nil {
-		t.Errorf("one event less: %v", err)
-	}
-}
-
 func TestAWriterNamesAllThatIsWrongWithItsConfiguration(t *testing.T) {
 	t.Parallel()
 	_, err := outbox.NewWriter(outbox.Config{
