@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"os"
 	"time"
 )
@@ -49,6 +50,8 @@ type Config struct {
 	step func(point string)
 	// now is the clock that leases are counted by.
 	now func() time.Time
+	// jitter draws from zero to below its argument.
+	jitter func(time.Duration) time.Duration
 }
 
 // minLeaseTTL leaves the Kafka client a produce timeout of one second, below which an ordinary garbage collection of a broker counts as a failure.
@@ -79,6 +82,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.now == nil {
 		c.now = time.Now
+	}
+	if c.jitter == nil {
+		c.jitter = rand.N[time.Duration]
 	}
 	return c
 }

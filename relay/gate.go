@@ -1,6 +1,9 @@
 package relay
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // gate holds everything that is in flight and decides what may go out now. A key with records outstanding gets no new ones: the
 // client fails everything buffered for a partition when one record fails, and a newer record of the key could slip in between the failure
@@ -9,18 +12,25 @@ import "sync"
 // Only the reader's goroutine admits; outcomes and settles come from other goroutines.
 type gate struct {
 	limitEvents, limitBytes int
+	now                     func() time.Time
 
 	mu sync.Mutex
+	// at is the time of the call that holds mu.
+	at time.Time
 	// inFlight holds what was admitted and whose settle has not committed, or has committed while a read was on its way that may still show the
 	// row as unpublished.
-	inFlight map[Ref]struct{}
+	inFlight map[Ref]*Event
 	keys     map[Key]*keyState
 	topics   map[string]*topicState
 	parked   map[Key]struct{}
+	// requested are keys for which an operator's request is being carried out.
+	requested map[Key]struct{}
 	// events and bytes are what the budget is charged for: admitted and not settled.
 	events, bytes int
 	outstanding   int
-	admission     uint64
+	// answered is when the publisher answered last, or when something became outstanding; zero while nothing is.
+	answered  time.Time
+	admission uint64
 	// readsBegun and readsEnded count the reader's statements; settled refs wait in graves for those that began before the settle's commit.
 	readsBegun, readsEnded uint64
 	graves                 []grave
@@ -35,11 +45,15 @@ type gate struct {
 type keyState struct {
 	topic       *topicState
 	outstanding int
+	// answered is when the publisher answered last for the key, or was handed something of it.
+	answered time.Time
 	// admission is the call of admit that found the key idle: its events go out together.
 	admission uint64
 	waiting   []*Event
 	// spilled tells that events of the key were dropped from memory: it gets no new ones until it is read again from its oldest on.
 	spilled bool
+	// released tells that nothing holds the key back but the reader, who has to take it.
+	released bool
 }
 
 type topicState struct {
@@ -48,6 +62,8 @@ type topicState struct {
 	err error
 	// ready tells that a held topic was found in order again: it is released when nothing of it is outstanding.
 	ready bool
+	// released tells that the reader has to take it.
+	released bool
 }
 
 type grave struct {
@@ -56,14 +72,16 @@ type grave struct {
 	read uint64
 }
 
-func newGate(limitEvents, limitBytes int) *gate {
+func newGate(limitEvents, limitBytes int, now func() time.Time) *gate {
 	return &gate{
 		limitEvents: limitEvents,
 		limitBytes:  limitBytes,
-		inFlight:    map[Ref]struct{}{},
+		now:         now,
+		inFlight:    map[Ref]*Event{},
 		keys:        map[Key]*keyState{},
 		topics:      map[string]*topicState{},
 		parked:      map[Key]struct{}{},
+		requested:   map[Key]struct{}{},
 		room:        newSignal(),
 		released:    newSignal(),
 		quiet:       newSignal(),
@@ -79,13 +97,14 @@ func (g *gate) admit(events []*Event) (ready []*Event) {
 		return nil
 	}
 	g.admission++
+	g.at = g.now()
 	ready = make([]*Event, 0, len(events))
 	for _, e := range events {
 		ref, key := e.Ref(), e.Key()
 		if _, dup := g.inFlight[ref]; dup {
 			continue
 		}
-		if _, parked := g.parked[key]; parked {
+		if g.stopped(key) {
 			continue
 		}
 		k := g.keys[key]
@@ -100,7 +119,7 @@ func (g *gate) admit(events []*Event) (ready []*Event) {
 		if k.spilled || k.topic.err != nil {
 			continue
 		}
-		g.inFlight[ref] = struct{}{}
+		g.inFlight[ref] = e
 		g.events++
 		g.bytes += e.Size()
 		if k.admission != g.admission {
@@ -113,6 +132,13 @@ func (g *gate) admit(events []*Event) (ready []*Event) {
 	return ready
 }
 
+// stopped tells that the key itself is held, whatever its topic does.
+func (g *gate) stopped(key Key) bool {
+	_, parked := g.parked[key]
+	_, requested := g.requested[key]
+	return parked || requested
+}
+
 func (g *gate) topic(name string) *topicState {
 	t := g.topics[name]
 	if t == nil {
@@ -123,119 +149,22 @@ func (g *gate) topic(name string) *topicState {
 }
 
 func (g *gate) send(k *keyState, n int) {
+	if g.outstanding == 0 {
+		g.answered = g.at
+	}
+	k.answered = g.at
 	k.outstanding += n
 	k.topic.outstanding += n
 	g.outstanding += n
 }
 
-// outcome is what became of one event that was handed to the publisher.
-type outcome struct {
-	event *Event
-	err   error
-}
-
-// verdict is what follows from a batch of outcomes.
-type verdict struct {
-	// ready are the waiting events whose keys are free now.
-	ready []*Event
-	// acked are in Kafka: they are to be settled.
-	acked []*Event
-	// failed are to be parked.
-	failed []outcome
-	// heldTopics are the topics that stopped with this batch.
-	heldTopics map[string]error
-	// unknown is the first outcome that nobody knows: the client is gone and the term with it.
-	unknown error
-}
-
-// resolve takes outcomes in the order in which they came.
-func (g *gate) resolve(outcomes []outcome) verdict {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	var v verdict
-	v.acked = make([]*Event, 0, len(outcomes))
-	for _, o := range outcomes {
-		key := o.event.Key()
-		k := g.keys[key]
-		g.send(k, -1)
-		switch {
-		case o.err == nil:
-			v.acked = append(v.acked, o.event)
-		case ClassOf(o.err) == ClassUnknown:
-			g.drop(o.event)
-			k.spilled = true
-			if v.unknown == nil {
-				v.unknown = o.err
-			}
-		default:
-			g.fail(&v, k, o)
-		}
-		g.settleKey(&v, key, k)
-	}
-	if g.outstanding == 0 {
-		g.quiet.set()
-	}
-	return v
-}
-
-// fail drops the event from memory: whatever its class, it is read again when what stops it is over.
-func (g *gate) fail(v *verdict, k *keyState, o outcome) {
-	g.drop(o.event)
-	key := o.event.Key()
-	switch ClassOf(o.err) {
-	case ClassEvent:
-		if _, dup := g.parked[key]; !dup {
-			g.parked[key] = struct{}{}
-			v.failed = append(v.failed, o)
-		}
-	case ClassTopic:
-		if k.topic.err == nil {
-			k.topic.err, k.topic.ready = o.err, false
-			if v.heldTopics == nil {
-				v.heldTopics = map[string]error{}
-			}
-			v.heldTopics[key.Topic] = o.err
-		}
-	}
-	g.spill(k)
-}
-
-// settleKey lets the key go on, or away, when nothing of it is outstanding any more.
-func (g *gate) settleKey(v *verdict, key Key, k *keyState) {
-	if t := k.topic; t.outstanding == 0 && t.err != nil && t.ready {
-		g.releaseTopic(key.Topic, t)
-	}
-	if k.outstanding > 0 {
-		return
-	}
-	switch {
-	case k.spilled:
-		g.releaseKey(key)
-	case len(k.waiting) == 0:
-		delete(g.keys, key)
-	case !g.closed:
-		v.ready = append(v.ready, k.waiting...)
-		g.send(k, len(k.waiting))
-		k.waiting = nil
-	}
-}
-
-// spill forgets the waiting events of the key; it will be read again.
-func (g *gate) spill(k *keyState) {
-	for _, e := range k.waiting {
-		g.drop(e)
-	}
-	k.waiting = nil
-	k.spilled = true
-}
-
-// spillWaiting makes room while some keys are stuck and others are not: it forgets all waiting events of keys with records outstanding.
-func (g *gate) spillWaiting() (spilled int) {
+// spillStuck makes room while some keys are stuck and others are not: it forgets the waiting events of keys that have had no answer since.
+func (g *gate) spillStuck(since time.Time) (spilled int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	before := g.events
 	for _, k := range g.keys {
-		if len(k.waiting) > 0 {
+		if len(k.waiting) > 0 && k.answered.Before(since) {
 			g.spill(k)
 		}
 	}
@@ -303,6 +232,16 @@ func (g *gate) load() (inFlight, outstanding int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.events, g.outstanding
+}
+
+// silentFor is how long events have been outstanding without an answer.
+func (g *gate) silentFor() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.answered.IsZero() {
+		return 0
+	}
+	return g.now().Sub(g.answered)
 }
 
 // close lets nothing new out: what waits is forgotten, what is outstanding may finish.

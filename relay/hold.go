@@ -11,7 +11,7 @@ var _ Held = (*gate)(nil)
 func (g *gate) HeldKey(key Key) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if _, parked := g.parked[key]; parked {
+	if g.stopped(key) {
 		return true
 	}
 	if t := g.topics[key.Topic]; t != nil && t.err != nil {
@@ -48,6 +48,14 @@ func (g *gate) topicErrors() map[string]error {
 	return errs
 }
 
+// known tells that the gate has the event, or had it when a read began that has not ended.
+func (g *gate) known(ref Ref) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, ok := g.inFlight[ref]
+	return ok
+}
+
 func (g *gate) parkedKeys() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -61,12 +69,41 @@ func (g *gate) park(key Key) {
 	g.parked[key] = struct{}{}
 }
 
-// unpark lets a key go on that is no longer parked. It stays held until the reader's goroutine takes it: a newer event must not be admitted
-// before the key is read again.
+// unpark lets a key go on that is no longer parked.
 func (g *gate) unpark(key Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.parked, key)
+	g.goOn(key)
+}
+
+// hold stops a key while an operator's request is carried out, if nothing of it is in flight: the row that the request changes must not be
+// published at the same moment. The caller lets it go on with unhold.
+func (g *gate) hold(key Key) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, e := range g.inFlight {
+		if e.Key() == key {
+			return false
+		}
+	}
+	g.requested[key] = struct{}{}
+	return true
+}
+
+func (g *gate) unhold(key Key) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.requested, key)
+	g.goOn(key)
+}
+
+// goOn hands a key to the reader's goroutine. It stays held until that takes it: a newer event must not be admitted before the key is read
+// again.
+func (g *gate) goOn(key Key) {
+	if g.stopped(key) {
+		return
+	}
 	k := g.keys[key]
 	if k == nil {
 		k = &keyState{topic: g.topic(key.Topic)}
@@ -74,49 +111,45 @@ func (g *gate) unpark(key Key) {
 	}
 	g.spill(k)
 	if k.outstanding == 0 {
-		g.releaseKey(key)
+		g.releaseKey(key, k)
 	}
 }
 
-// idle tells that nothing of the key is with the publisher.
-func (g *gate) idle(key Key) bool {
+// topicReady takes a topic that was found in order again. It returns false when that is known already.
+func (g *gate) topicReady(name string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	k := g.keys[key]
-	return k == nil || k.outstanding == 0
-}
-
-// topicsReady takes topics that were found in order again.
-func (g *gate) topicsReady(names []string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	for _, name := range names {
-		t := g.topics[name]
-		if t == nil || t.err == nil {
-			continue
-		}
-		t.ready = true
-		if t.outstanding == 0 {
-			g.releaseTopic(name, t)
-		}
+	t := g.topics[name]
+	if t == nil || t.err == nil || t.ready || t.released {
+		return false
 	}
+	t.ready = true
+	if t.outstanding == 0 {
+		g.releaseTopic(name, t)
+	}
+	return true
 }
 
-func (g *gate) releaseKey(key Key) {
+func (g *gate) releaseKey(key Key, k *keyState) {
+	if k.released {
+		return
+	}
+	k.released = true
 	g.releasedKeys = append(g.releasedKeys, key)
 	g.released.set()
 }
 
 func (g *gate) releaseTopic(name string, t *topicState) {
-	t.ready = false
+	t.ready, t.released = false, true
 	g.releasedTopics = append(g.releasedTopics, name)
 	g.released.set()
 }
 
-func (g *gate) hasReleased() bool {
+// rest tells, in one moment, whether something is to be read again and how many events are in flight.
+func (g *gate) rest() (released bool, inFlight int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.releasedKeys)+len(g.releasedTopics) > 0
+	return len(g.releasedKeys)+len(g.releasedTopics) > 0, g.events
 }
 
 // takeReleased ends the holds that are over and returns what is to be read again. Only the reader's goroutine calls it: between this call
@@ -126,13 +159,13 @@ func (g *gate) takeReleased() (keys []Key, topics []string) {
 	defer g.mu.Unlock()
 	for _, key := range g.releasedKeys {
 		delete(g.keys, key)
-		_, parked := g.parked[key]
-		if t := g.topics[key.Topic]; !parked && (t == nil || t.err == nil) {
+		if t := g.topics[key.Topic]; !g.stopped(key) && (t == nil || t.err == nil) {
 			keys = append(keys, key)
 		}
 	}
 	for _, name := range g.releasedTopics {
-		g.topics[name].err = nil
+		t := g.topics[name]
+		t.err, t.released = nil, false
 		topics = append(topics, name)
 	}
 	g.releasedKeys, g.releasedTopics = nil, nil

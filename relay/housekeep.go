@@ -7,20 +7,25 @@ import (
 	"time"
 )
 
-// housekeep parks keys, asks for missing topics, carries out what operators request, and says when the brokers fall silent.
-func (t *term) housekeep(ctx context.Context) error {
+// housekeep parks keys, asks for missing topics, carries out what operators request, and says when the brokers fall silent. It works until stop or work
+// ends, then parks what is still to be parked under finish.
+func (t *term) housekeep(stop, work, finish context.Context) error {
 	topics := time.NewTicker(t.cfg.TopicCheckInterval)
 	defer topics.Stop()
 	requests := time.NewTicker(t.cfg.RequestInterval)
 	defer requests.Stop()
+	ctx, cancel := context.WithCancel(stop)
+	defer cancel()
+	defer context.AfterFunc(work, cancel)()
 	silent := false
 	for {
 		var err error
 		select {
 		case <-ctx.Done():
-			return nil
-		case o := <-t.failed:
-			err = t.park(ctx, o)
+			<-stop.Done()
+			return t.parkFailed(finish)
+		case <-t.toPark:
+			err = t.parkFailed(finish)
 		case <-topics.C:
 			t.checkTopics(ctx)
 		case <-requests.C:
@@ -31,6 +36,20 @@ func (t *term) housekeep(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// parkFailed parks the keys of all events that have failed since the last call.
+func (t *term) parkFailed(ctx context.Context) error {
+	t.mu.Lock()
+	failed := t.failed
+	t.failed = nil
+	t.mu.Unlock()
+	for _, o := range failed {
+		if err := t.park(ctx, o); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // park writes down that the key stops at this event; in memory it has stopped already.
@@ -60,34 +79,42 @@ func (t *term) checkTopics(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	var ready []string
 	for _, name := range held {
-		if found[name] == nil {
-			ready = append(ready, name)
+		if found[name] == nil && t.gate.topicReady(name) {
 			t.cfg.Logger.Info("topic in order again", "topic", name)
 		}
 	}
-	t.gate.topicsReady(ready)
 }
 
+// carryOut has the source do what operators ask for. Keys that are asked about are held meanwhile.
 func (t *term) carryOut(ctx context.Context) error {
-	released, err := t.source.Requests(ctx, t.claim, t.gate.idle)
-	if err != nil {
-		return fmt.Errorf("carry out requests: %w", err)
-	}
+	var held []Key
+	released, err := t.source.Requests(ctx, t.claim, func(key Key) bool {
+		if !t.gate.hold(key) {
+			return false
+		}
+		held = append(held, key)
+		return true
+	})
 	for _, key := range released {
 		t.cfg.Logger.Info("key released", "topic", key.Topic)
 		t.gate.unpark(key)
+	}
+	for _, key := range held {
+		t.gate.unhold(key)
+	}
+	if err != nil {
+		return fmt.Errorf("carry out requests: %w", err)
 	}
 	return nil
 }
 
 // noteSilence logs when nothing was acknowledged for a while, once, and when that is over.
 func (t *term) noteSilence(before bool) (silent bool) {
-	silent = t.silentFor() >= t.cfg.StallTimeout
+	silent = t.gate.silentFor() >= t.cfg.StallTimeout
 	if silent && !before {
 		_, outstanding := t.gate.load()
-		t.cfg.Logger.Error("Kafka acknowledges nothing", "outstanding", outstanding, "for", t.silentFor().Round(time.Second).String(),
+		t.cfg.Logger.Error("Kafka acknowledges nothing", "outstanding", outstanding, "for", t.gate.silentFor().Round(time.Second).String(),
 			"note", "events wait and are not lost; are the brokers reachable, and enough replicas in sync?")
 	}
 	if before && !silent {

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"time"
 )
 
@@ -24,36 +24,69 @@ type keeper struct {
 	now     func() time.Time
 	destroy func()
 
-	lost  atomic.Bool
-	timer *time.Timer
+	mu sync.Mutex
 	// deadline is when the relay must be silent.
-	deadline atomic.Pointer[time.Time]
+	deadline time.Time
+	timer    *time.Timer
+	lost     bool
+	stopped  bool
 }
 
 // newKeeper starts the countdown of a claim whose request was sent at sent.
 func newKeeper(leases Leases, claim Claim, ttl, silence time.Duration, now func() time.Time, sent time.Time, destroy func()) *keeper {
 	k := &keeper{leases: leases, claim: claim, ttl: ttl, silence: silence, now: now, destroy: destroy}
-	k.timer = time.AfterFunc(time.Hour, k.expire)
-	k.extend(sent)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.deadline = sent.Add(silence)
+	k.timer = time.AfterFunc(k.deadline.Sub(now()), k.expire)
 	return k
 }
 
-func (k *keeper) extend(sent time.Time) {
-	d := sent.Add(k.silence)
-	k.deadline.Store(&d)
-	k.timer.Reset(d.Sub(k.now()))
+// extend begins the countdown anew from sent; false when the lease was given up meanwhile.
+func (k *keeper) extend(sent time.Time) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.lost {
+		return false
+	}
+	k.deadline = sent.Add(k.silence)
+	k.timer.Reset(k.deadline.Sub(k.now()))
+	return true
 }
 
-// expire runs on the timer's own goroutine, so that no slow statement can delay it.
+// expire silences the relay, once. It runs on the timer's own goroutine, so that no slow statement can delay it, and never after stop: the client may
+// be another term's by then.
 func (k *keeper) expire() {
-	k.lost.Store(true)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.lost || k.stopped {
+		return
+	}
+	k.lost = true
 	k.destroy()
 }
 
-// remaining is how long the relay may still talk to the brokers.
-func (k *keeper) remaining() time.Duration { return max(0, k.deadline.Load().Sub(k.now())) }
+// expired tells that the relay was silenced, or is being silenced now.
+func (k *keeper) expired() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.lost
+}
 
-func (k *keeper) stop() { k.timer.Stop() }
+// remaining is how long the relay may still talk to the brokers.
+func (k *keeper) remaining() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return max(0, k.deadline.Sub(k.now()))
+}
+
+// stop ends the countdown. It returns after a silencing that has begun.
+func (k *keeper) stop() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.stopped = true
+	k.timer.Stop()
+}
 
 // run renews until ctx ends. It returns ErrLeaseLost, or why it cannot know: a changed server, a broken connection.
 func (k *keeper) run(ctx context.Context) error {
@@ -68,17 +101,22 @@ func (k *keeper) run(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case k.lost.Load():
-			return fmt.Errorf("renew lease: not renewed within %s: %w", k.silence, ErrLeaseLost)
+		case k.expired():
+			return k.tooLate()
 		case errors.Is(err, ErrLeaseLost):
-			k.stop()
 			k.expire()
 			return fmt.Errorf("renew lease: %w", err)
 		case err != nil:
 			return fmt.Errorf("renew lease: %w", err)
 		}
-		k.extend(sent)
+		if !k.extend(sent) {
+			return k.tooLate()
+		}
 	}
+}
+
+func (k *keeper) tooLate() error {
+	return fmt.Errorf("renew lease: not renewed within %s: %w", k.silence, ErrLeaseLost)
 }
 
 func (k *keeper) renew(ctx context.Context) error {

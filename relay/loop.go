@@ -9,52 +9,88 @@ import (
 // minRead is how many events a read takes at first; reads grow while they come back full.
 const minRead = 50
 
+// reader is the state of the main loop.
+type reader struct {
+	*term
+	// limit is how many events the next read takes at most, average their expected size in bytes.
+	limit, average int
+	// wait is the next pause.
+	wait      time.Duration
+	nextSweep time.Time
+	// reread is when something was read again last.
+	reread time.Time
+	// full is since when the budget has limited the reads, published what was acknowledged then.
+	full      time.Time
+	published int64
+}
+
 // read is the main loop: read, admit, publish. It returns nil when ctx ends or, with Config.Once, when everything is handed over and settled.
 func (t *term) read(ctx context.Context) error {
-	limit, wait := minRead, time.Millisecond
-	average := 1024
-	nextSweep := t.cfg.now().Add(t.cfg.SweepInterval)
+	r := &reader{
+		term:      t,
+		limit:     min(minRead, t.cfg.BatchSize),
+		average:   1024,
+		wait:      time.Millisecond,
+		nextSweep: t.cfg.now().Add(t.cfg.SweepInterval),
+	}
 	for ctx.Err() == nil {
-		t.counters.lastTurn.Store(t.cfg.now().UnixNano())
-		if keys, topics := t.gate.takeReleased(); len(keys)+len(topics) > 0 {
-			t.source.Reread(keys, topics)
-		}
-		events, bytes := t.gate.free()
-		n := min(limit, events, bytes/average)
-		if n == 0 {
-			t.awaitRoom(ctx)
-			continue
-		}
-		batch, err := t.readBatch(ctx, n)
-		if err != nil {
+		if done, err := r.turn(ctx); done || err != nil {
 			return err
 		}
-		average = averageSize(batch.Events, average)
-		if t.cfg.Once && !batch.Walking {
-			if done, err := t.awaitSettled(ctx); done || err != nil {
-				return err
-			}
-			continue
-		}
-		if batch.More {
-			limit = min(2*limit, t.cfg.BatchSize)
-			continue
-		}
-		limit = minRead
-		if len(batch.Events) > 0 {
-			wait = time.Millisecond
-			continue
-		}
-		if t.cfg.SweepInterval > 0 && !batch.Walking && t.cfg.now().After(nextSweep) {
-			if err := t.sweep(ctx); err != nil {
-				return err
-			}
-			nextSweep = t.cfg.now().Add(t.cfg.SweepInterval)
-		}
-		t.pause(ctx, wait)
-		wait = min(2*wait, t.cfg.PollInterval)
 	}
 	return nil
+}
+
+func (r *reader) turn(ctx context.Context) (done bool, err error) {
+	r.counters.lastTurn.Store(r.cfg.now().UnixNano())
+	r.readAgain()
+	n := r.room()
+	if n == 0 {
+		r.awaitRoom(ctx)
+		return false, nil
+	}
+	batch, err := r.readBatch(ctx, n)
+	if err != nil {
+		return false, err
+	}
+	r.average = averageSize(batch.Events, r.average)
+	if r.cfg.Once && !batch.Walking {
+		return r.awaitSettled(ctx)
+	}
+	if !batch.Walking {
+		if err := r.sweepWhenDue(ctx); err != nil {
+			return false, err
+		}
+	}
+	switch {
+	case batch.More:
+		r.limit = min(2*r.limit, r.cfg.BatchSize)
+	case len(batch.Events) > 0:
+		r.limit, r.wait = min(minRead, r.cfg.BatchSize), time.Millisecond
+	default:
+		r.limit = min(minRead, r.cfg.BatchSize)
+		r.pause(ctx, r.wait)
+		r.wait = min(2*r.wait, r.cfg.PollInterval)
+	}
+	return false, nil
+}
+
+// rereadInterval keeps events that come back again and again from being sent in a tight loop; what is released meanwhile is read in one pass.
+const rereadInterval = 50 * time.Millisecond
+
+// readAgain has the source read again what was released.
+func (r *reader) readAgain() {
+	if r.untilReread() > 0 {
+		return
+	}
+	if keys, topics := r.gate.takeReleased(); len(keys)+len(topics) > 0 {
+		r.source.Reread(keys, topics)
+		r.reread = r.cfg.now()
+	}
+}
+
+func (r *reader) untilReread() time.Duration {
+	return rereadInterval - r.cfg.now().Sub(r.reread)
 }
 
 // readBatch reads once and hands over what may go out. The gate is told of the read's beginning and end, so that a row whose settle commits in between is
@@ -89,6 +125,15 @@ func averageSize(events []*Event, before int) int {
 // sweepBudget bounds the time of one sweep; the next one goes on where it stopped.
 const sweepBudget = 200 * time.Millisecond
 
+func (r *reader) sweepWhenDue(ctx context.Context) error {
+	if r.cfg.SweepInterval < 0 || r.cfg.now().Before(r.nextSweep) {
+		return nil
+	}
+	err := r.sweep(ctx)
+	r.nextSweep = r.cfg.now().Add(r.cfg.SweepInterval)
+	return err
+}
+
 func (t *term) sweep(ctx context.Context) error {
 	t.gate.beginRead()
 	defer t.gate.endRead()
@@ -104,56 +149,71 @@ func (t *term) sweep(ctx context.Context) error {
 	return nil
 }
 
-func (g *gate) known(ref Ref) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	_, ok := g.inFlight[ref]
-	return ok
-}
-
 // pause waits before the next read; a released key or topic ends it.
-func (t *term) pause(ctx context.Context, d time.Duration) {
+func (r *reader) pause(ctx context.Context, d time.Duration) {
+	if released, _ := r.gate.rest(); released {
+		d = min(d, max(0, r.untilReread()))
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 	case <-timer.C:
-	case <-t.gate.released:
+	case <-r.gate.released:
 	}
 }
 
-// spillAfter is how long the reader waits for room before it asks whether some keys are stuck while others move.
+// spillAfter is how long keys may be without an answer, while others have answers and the budget is full, before their waiting events are forgotten.
 const spillAfter = time.Second
 
-// awaitRoom waits until the budget has room. When it stays full although Kafka acknowledges, keys that are stuck hold it: their waiting events are
-// forgotten and read again later, so they cannot stop the others.
-func (t *term) awaitRoom(ctx context.Context) {
-	published := t.counters.published.Load()
+// room returns how many events the budget lets the next read take. When it stays the bound although Kafka acknowledges, keys that are stuck hold it: their
+// waiting events are forgotten and read again later, so they cannot stop the others.
+func (r *reader) room() int {
+	events, bytes := r.gate.free()
+	n := 0
+	if events > 0 && bytes > 0 {
+		n = min(r.limit, events, max(1, bytes/r.average))
+	}
+	now := r.cfg.now()
+	switch {
+	case n == r.limit:
+		r.full = time.Time{}
+	case r.full.IsZero():
+		r.full, r.published = now, r.counters.published.Load()
+	case now.Sub(r.full) >= spillAfter:
+		if r.counters.published.Load() > r.published {
+			r.gate.spillStuck(now.Add(-spillAfter))
+		}
+		r.full, r.published = now, r.counters.published.Load()
+	}
+	return n
+}
+
+// awaitRoom waits until the budget has room, or until it is time to look for stuck keys.
+func (r *reader) awaitRoom(ctx context.Context) {
 	timer := time.NewTimer(spillAfter)
 	defer timer.Stop()
 	select {
 	case <-ctx.Done():
-	case <-t.gate.room:
 	case <-timer.C:
-		if t.counters.published.Load() > published {
-			t.gate.spillWaiting()
-		}
+	case <-r.gate.room:
 	}
 }
 
 // awaitSettled waits, with Config.Once, until everything in flight is settled. It returns false when something was released meanwhile, which has to
 // be read first.
-func (t *term) awaitSettled(ctx context.Context) (done bool, err error) {
+func (r *reader) awaitSettled(ctx context.Context) (done bool, err error) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		if t.gate.hasReleased() {
+		released, inFlight := r.gate.rest()
+		if released && r.untilReread() <= 0 {
 			return false, nil
 		}
-		if inFlight, _ := t.gate.load(); inFlight == 0 {
+		if !released && inFlight == 0 {
 			return true, nil
 		}
-		if s := t.silentFor(); s > 2*t.cfg.StallTimeout {
+		if s := r.gate.silentFor(); s > 2*r.cfg.StallTimeout {
 			return false, &stopError{fmt.Errorf("Kafka has acknowledged nothing for %s: are the brokers reachable, and enough replicas in sync?", s.Round(time.Second))}
 		}
 		select {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/google/uuid"
@@ -23,6 +22,13 @@ type Relay struct {
 	info SourceInfo
 	// opened tells that a term has begun in this run: from then on a failure is waited out.
 	opened bool
+	// started is when Run began.
+	started time.Time
+	// unknown is how many events the last term left behind with a destroyed client. Written by the goroutine of the outcomes, read when that has
+	// ended.
+	unknown int
+	// quietUntil is until when they may still reach Kafka.
+	quietUntil time.Time
 }
 
 // New makes a relay that publishes the events of source through publisher. The error names every setting that is wrong.
@@ -61,23 +67,24 @@ func (e *DrainError) Error() string {
 func (r *Relay) Run(ctx context.Context) error {
 	defer r.source.Close()
 	defer r.publisher.Destroy()
-	start := r.cfg.now()
+	r.started = r.cfg.now()
 	wait := minBackoff
 	for {
 		began := r.cfg.now()
 		err := r.term(ctx)
-		if done, err := r.finished(ctx, err, start); done {
+		if done, err := r.finished(ctx, err); done {
 			return err
 		}
 		if r.cfg.now().Sub(began) > maxBackoff {
 			wait = minBackoff
 		}
 		r.counters.lastError.Store(&err)
-		r.cfg.Logger.Warn("relay interrupted", "error", err, "again_in", wait.String())
+		pause := r.pauseAfter(wait)
+		r.cfg.Logger.Warn("relay interrupted", "error", err, "again_in", pause.String())
 		select {
 		case <-ctx.Done():
-			return r.left(0)
-		case <-time.After(wait/2 + rand.N(wait/2)):
+			return r.left()
+		case <-time.After(pause):
 		}
 		wait = min(2*wait, maxBackoff)
 	}
@@ -88,8 +95,14 @@ const (
 	maxBackoff = 5 * time.Second
 )
 
+// pauseAfter spreads the relays' attempts. After a client was destroyed with events outstanding it outlasts them: one of them, landing behind what the next
+// client sends, would turn its key.
+func (r *Relay) pauseAfter(wait time.Duration) time.Duration {
+	return max(wait/2+r.cfg.jitter(wait/2), r.quietUntil.Sub(r.cfg.now()))
+}
+
 // finished decides whether the end of a term is the end of the run.
-func (r *Relay) finished(ctx context.Context, err error, start time.Time) (bool, error) {
+func (r *Relay) finished(ctx context.Context, err error) (bool, error) {
 	var stop *stopError
 	switch {
 	case errors.As(err, &stop):
@@ -97,19 +110,19 @@ func (r *Relay) finished(ctx context.Context, err error, start time.Time) (bool,
 	case errors.Is(err, ErrConfiguration):
 		return true, err
 	case ctx.Err() != nil:
-		return true, r.left(0)
+		return true, r.left()
 	case err == nil:
 		return true, nil
-	case !r.opened && r.cfg.StartTimeout >= 0 && r.cfg.now().Sub(start) >= r.cfg.StartTimeout:
+	case !r.opened && r.cfg.StartTimeout > 0 && r.cfg.now().Sub(r.started) >= r.cfg.StartTimeout:
 		return true, fmt.Errorf("not started within %s: %w", r.cfg.StartTimeout, err)
 	}
 	return false, nil
 }
 
 // left reports what a stop has to leave behind; nil when that is nothing.
-func (r *Relay) left(outstanding int) error {
-	if n := r.settler.waiting(); outstanding > 0 || n > 0 {
-		return &DrainError{Outstanding: outstanding, Unsettled: n}
+func (r *Relay) left() error {
+	if n := r.settler.waiting(); r.unknown > 0 || n > 0 {
+		return &DrainError{Outstanding: r.unknown, Unsettled: n}
 	}
 	return nil
 }
@@ -121,7 +134,7 @@ func (e *stopError) Error() string { return fmt.Sprintf("stop: %v", e.err) }
 
 // term opens both sides, takes the lease and works until something ends it.
 func (r *Relay) term(ctx context.Context) error {
-	info, err := r.source.Open(ctx)
+	info, err := r.openSource(ctx)
 	if err != nil {
 		return fmt.Errorf("open source: %w", err)
 	}
@@ -137,6 +150,24 @@ func (r *Relay) term(ctx context.Context) error {
 	return r.lead(ctx, claim, sent)
 }
 
+func (r *Relay) openSource(ctx context.Context) (SourceInfo, error) {
+	attempt, cancel := r.attempt(ctx)
+	defer cancel()
+	return r.source.Open(attempt)
+}
+
+// attemptTimeout bounds one try at reaching the database or the brokers: what hangs counts as failed.
+const attemptTimeout = 30 * time.Second
+
+// attempt is the time for one try; until the first one has succeeded, it ends with Config.StartTimeout.
+func (r *Relay) attempt(ctx context.Context) (context.Context, context.CancelFunc) {
+	limit := attemptTimeout
+	if !r.opened && r.cfg.StartTimeout > 0 {
+		limit = min(limit, r.started.Add(r.cfg.StartTimeout).Sub(r.cfg.now()))
+	}
+	return context.WithTimeout(ctx, limit)
+}
+
 // claimInterval is how often a waiting relay looks: a clean hand-over must take less than a second.
 const claimInterval = 300 * time.Millisecond
 
@@ -145,8 +176,9 @@ func (r *Relay) claim(ctx context.Context) (claim Claim, sent time.Time, err err
 	for {
 		r.counters.lastTurn.Store(r.cfg.now().UnixNano())
 		sent = r.cfg.now()
-		claim, err = r.source.Claim(ctx, r.owner, r.cfg.LeaseTTL)
+		claim, err = r.tryClaim(ctx)
 		if err != nil {
+			r.counters.waiting.Store(nil)
 			return claim, sent, fmt.Errorf("claim lease: %w", err)
 		}
 		if claim.Held {
@@ -161,8 +193,14 @@ func (r *Relay) claim(ctx context.Context) (claim Claim, sent time.Time, err err
 		}
 		select {
 		case <-ctx.Done():
-			return claim, sent, &stopError{r.left(0)}
+			return claim, sent, &stopError{r.left()}
 		case <-time.After(claimInterval):
 		}
 	}
+}
+
+func (r *Relay) tryClaim(ctx context.Context) (Claim, error) {
+	attempt, cancel := r.attempt(ctx)
+	defer cancel()
+	return r.source.Claim(attempt, r.owner, r.cfg.LeaseTTL)
 }

@@ -15,7 +15,9 @@ type settler struct {
 
 	mu      sync.Mutex
 	pending []*Event
-	more    signal
+	// doubtful is how many of the first pending events were in a statement whose outcome is unknown: it may have settled them.
+	doubtful int
+	more     signal
 }
 
 // maxSettle bounds one statement: larger ones are no faster and hold their row locks longer.
@@ -72,16 +74,22 @@ func (s *settler) flush(ctx context.Context, settled func([]*Event, int)) error 
 		s.step("settle")
 		n, err := s.settle(ctx, refs)
 		if err != nil {
+			s.doubtful = max(s.doubtful, len(batch))
 			return fmt.Errorf("settle %d events: %w", len(refs), err)
 		}
 		s.step("settled")
-		settled(batch, n)
-		s.mu.Lock()
-		s.pending = s.pending[len(batch):]
-		if len(s.pending) == 0 {
-			s.pending = nil
-		}
-		s.mu.Unlock()
+		settled(batch, min(len(batch), n+s.doubtful))
+		s.doubtful = max(0, s.doubtful-len(batch))
+		s.forget(len(batch))
+	}
+}
+
+func (s *settler) forget(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.pending = s.pending[n:]
+	if len(s.pending) == 0 {
+		s.pending = nil
 	}
 }
 

@@ -19,7 +19,7 @@ type Source interface {
 	Failures
 
 	// Open makes the connections that a term needs, or finds them healthy, and returns what the source says of itself. A server in
-	// recovery is refused.
+	// recovery is refused. ctx bounds the call, not the life of the connections.
 	Open(ctx context.Context) (SourceInfo, error)
 	// Close ends all connections. It is safe to call twice.
 	Close()
@@ -46,7 +46,8 @@ type Reader interface {
 	// Start forgets everything that was read before and begins with the oldest unpublished event. held tells which keys and
 	// topics are not to be read; the Reader may hand out their events nevertheless.
 	Start(ctx context.Context, held Held) error
-	// Read returns the next events, at most about limit from the head and what has appeared in the holes. An empty batch is no error.
+	// Read returns the next events, at most about limit from the head and what has appeared in the holes. An empty batch is no error. Events
+	// are handed out by the call whose statement has found them, never kept for a later one: what the relay settles meanwhile would come again.
 	Read(ctx context.Context, limit int) (Batch, error)
 	// Reread makes the Reader walk again through all that is unpublished of the given keys and topics, from the oldest on. Until the
 	// walk has caught up, newer events of them are left to it, so they are handed out in order and once.
@@ -124,7 +125,7 @@ type Failures interface {
 	// Park stops a key: at its event, for a reason.
 	Park(ctx context.Context, claim Claim, p ParkedKey) error
 	// Requests carries out what operators have asked for, those that ready allows, and returns the keys that go on by it. ready tells that
-	// nothing of the key is in flight.
+	// nothing of the key is in flight; a key for which it says so is held until Requests returns.
 	Requests(ctx context.Context, claim Claim, ready func(Key) bool) (released []Key, err error)
 }
 

@@ -25,7 +25,8 @@ type Stats struct {
 	// Leading tells that this relay holds the lease; Waiting names the relay that does, if it is another one.
 	Leading bool
 	Waiting string
-	// LastAck is when Kafka acknowledged something last; zero if never. LastTurn is when the reader's loop turned last.
+	// LastAck is when Kafka acknowledged something last; zero if never. LastTurn is when the reader's loop turned last: every
+	// second or PollInterval, whichever is longer, while the relay works.
 	LastAck, LastTurn time.Time
 	// Stalled tells that events are outstanding and none was acknowledged for StallTimeout.
 	Stalled bool
@@ -38,12 +39,10 @@ type counters struct {
 	errors                                  [ClassUnknown + 1]atomic.Int64
 	openWriters                             atomic.Int64
 	lastAck, lastTurn                       atomic.Int64
-	// stallSince is when the oldest silence of the brokers began: events outstanding, nothing acknowledged. 0: not silent.
-	stallSince atomic.Int64
-	gate       atomic.Pointer[gate]
-	leading    atomic.Bool
-	waiting    atomic.Pointer[string]
-	lastError  atomic.Pointer[error]
+	gate                                    atomic.Pointer[gate]
+	leading                                 atomic.Bool
+	waiting                                 atomic.Pointer[string]
+	lastError                               atomic.Pointer[error]
 }
 
 // Stats may be called from any goroutine, at any time.
@@ -73,9 +72,8 @@ func (r *Relay) Stats() Stats {
 		s.InFlight, s.Outstanding = g.load()
 		s.ParkedKeys = g.parkedKeys()
 		s.HeldTopics = g.topicErrors()
+		s.Stalled = g.silentFor() >= r.cfg.StallTimeout
 	}
-	since := unixNano(c.stallSince.Load())
-	s.Stalled = !since.IsZero() && r.cfg.now().Sub(since) >= r.cfg.StallTimeout
 	return s
 }
 

@@ -9,113 +9,177 @@ import (
 )
 
 // term is the work under one claim. Its goroutines are the reader's loop, the outcomes, the settler, the lease keeper and the housekeeping
-// (missing topics, requests); the first one that fails ends the term.
+// (parking, missing topics, requests); the first one that fails ends the term.
 type term struct {
 	*Relay
 	claim  Claim
 	gate   *gate
 	keeper *keeper
-	// failed carries events to be parked to the housekeeping.
-	failed chan outcome
+	// end ends the term; its first cause counts.
+	end context.CancelCauseFunc
 
 	mu       sync.Mutex
 	outcomes []outcome
-	arrived  signal
+	// failed are events whose keys have stopped and are to be parked.
+	failed []outcome
+	// arrived is set with outcomes, toPark with failed.
+	arrived, toPark signal
 }
 
 // lead works under the claim until ctx ends, everything is done with Config.Once, or the term fails. A nil error is a clean end.
 func (r *Relay) lead(ctx context.Context, claim Claim, sent time.Time) error {
+	work, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer end(nil)
 	t := &term{
 		Relay:   r,
 		claim:   claim,
-		gate:    newGate(r.cfg.MaxInFlight, r.cfg.MaxInFlightBytes),
+		gate:    newGate(r.cfg.MaxInFlight, r.cfg.MaxInFlightBytes, r.cfg.now),
 		keeper:  newKeeper(r.source, claim, r.cfg.LeaseTTL, r.silence, r.cfg.now, sent, r.publisher.Destroy),
-		failed:  make(chan outcome, 1024),
+		end:     end,
 		arrived: newSignal(),
+		toPark:  newSignal(),
 	}
 	defer t.keeper.stop()
 	r.counters.gate.Store(t.gate)
 	r.counters.leading.Store(true)
 	defer r.counters.leading.Store(false)
 
-	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	defer stop(nil)
-	keeping := spawn(work, stop, t.keeper.run)
-	if err := t.begin(work); err != nil {
-		stop(err)
-		<-keeping
-		t.release(ctx, err)
-		return err
+	keeping := t.spawn(work, t.keeper.run)
+	err := t.begin(ctx, work)
+	if err == nil {
+		err = t.run(ctx, work)
+	} else if cause := context.Cause(work); cause != nil {
+		err = cause
 	}
-	resolve, endResolving := context.WithCancel(work)
-	settle, endSettling := context.WithCancel(work)
-	resolving := spawn(work, stop, func(work context.Context) error { return t.resolveLoop(resolve, work) })
-	settling := spawn(work, stop, func(work context.Context) error { return r.settler.run(settle, work, t.settled) })
-	housekeeping := spawn(work, stop, t.housekeep)
-
-	// Reading stops first, when ctx ends or anything fails. The rest goes on until what is outstanding has come back and is settled: a
-	// statement that settles is never cut off by the wish to stop.
-	reading, stopReading := context.WithCancel(work)
-	defer context.AfterFunc(ctx, stopReading)()
-	err := t.read(reading)
-	if err == nil || reading.Err() != nil {
-		err = context.Cause(work)
+	end(err)
+	keeping.finish()
+	if t.unknown > 0 {
+		t.quietUntil = t.cfg.now().Add(t.publisher.MaxDelay())
 	}
-	left := t.drain(err == nil)
-	defer time.AfterFunc(r.cfg.DrainTimeout, func() { stop(errDrainTimeout) }).Stop()
-	endResolving()
-	<-resolving
-	endSettling()
-	<-settling
-	stop(err)
-	<-keeping
-	<-housekeeping
 	t.release(ctx, err)
-	if err == nil && (left > 0 || r.settler.waiting() > 0) {
-		return &stopError{r.left(left)}
-	}
 	return err
 }
 
-var errDrainTimeout = errors.New("drain timeout")
+// run lets events move until reading ends, then finishes what has begun. Reading stops first, when ctx ends or anything fails. The rest goes on until what
+// is outstanding has come back and is settled: it runs on a context of its own, so that neither a stop nor a failure elsewhere cuts off a statement
+// that settles or leaves an answer of Kafka unheard.
+func (t *term) run(ctx, work context.Context) error {
+	finish, cut := context.WithCancel(context.WithoutCancel(work))
+	defer cut()
+	resolving := t.spawn(finish, t.resolveLoop)
+	settling := t.spawn(finish, func(stop context.Context) error { return t.settler.run(stop, finish, t.settled) })
+	housekeeping := t.spawn(finish, func(stop context.Context) error { return t.housekeep(stop, work, finish) })
 
-// spawn runs f in a goroutine; its error ends the work. The channel is closed when it has returned.
-func spawn(work context.Context, stop context.CancelCauseFunc, f func(context.Context) error) <-chan struct{} {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := f(work); err != nil {
-			stop(err)
-		}
-	}()
-	return done
+	reading, stopReading := context.WithCancel(work)
+	defer context.AfterFunc(ctx, stopReading)()
+	if err := t.read(reading); err != nil && reading.Err() == nil {
+		t.fail(err)
+	}
+	deadline := t.cfg.now().Add(t.cfg.DrainTimeout)
+	t.drain()
+	rest := max(deadline.Sub(t.cfg.now()), min(settleGrace, t.cfg.DrainTimeout))
+	defer time.AfterFunc(rest, cut).Stop()
+	resolving.finish()
+	settling.finish()
+	housekeeping.finish()
+	if cause := context.Cause(work); cause != nil {
+		return cause
+	}
+	if err := t.left(); err != nil {
+		return &stopError{err}
+	}
+	return nil
 }
 
-// begin opens the publisher and writes down what an earlier term could not.
-func (t *term) begin(ctx context.Context) error {
-	if err := t.publisher.Open(ctx); err != nil {
-		t.countError(ClassOf(err))
-		return fmt.Errorf("open publisher: %w", err)
+// settleGrace is the least time that is left to the statements that settle, when the publisher has used up the drain's.
+const settleGrace = 2 * time.Second
+
+// fail ends the term. When the lease is another relay's, or may be, because the server that knew of it is gone, not even what is outstanding may
+// still reach Kafka.
+func (t *term) fail(err error) {
+	t.end(err)
+	if errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrServerChanged) {
+		t.publisher.Destroy()
 	}
-	if err := t.requireTopics(ctx); err != nil {
+}
+
+// worker is a goroutine of a term.
+type worker struct {
+	stop context.CancelFunc
+	done chan struct{}
+}
+
+// spawn runs f; its error ends the term. stop, which f is given, ends when f is to finish what it has.
+func (t *term) spawn(parent context.Context, f func(stop context.Context) error) worker {
+	stop, cancel := context.WithCancel(parent)
+	w := worker{stop: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(w.done)
+		if err := f(stop); err != nil {
+			t.fail(err)
+		}
+	}()
+	return w
+}
+
+// finish waits until the worker has ended.
+func (w worker) finish() {
+	w.stop()
+	<-w.done
+}
+
+// begin opens the publisher and writes down what an earlier term could not. ctx or work end it.
+func (t *term) begin(ctx, work context.Context) error {
+	opening, cancel := context.WithCancel(work)
+	defer cancel()
+	defer context.AfterFunc(ctx, cancel)()
+	t.unknown = 0
+	if err := t.openPublisher(opening); err != nil {
 		return err
 	}
-	if err := t.settler.flush(ctx, func(events []*Event, n int) { t.countSettled(len(events), n) }); err != nil {
+	if err := t.requireTopics(opening); err != nil {
 		return err
 	}
-	parked, err := t.source.ParkedKeys(ctx)
+	if err := t.settleEarlier(ctx); err != nil {
+		return err
+	}
+	parked, err := t.source.ParkedKeys(opening)
 	if err != nil {
 		return fmt.Errorf("read parked keys: %w", err)
 	}
 	for _, p := range parked {
 		t.gate.park(p.Key)
 	}
-	if err := t.source.Start(ctx, t.gate); err != nil {
+	if err := t.source.Start(opening, t.gate); err != nil {
 		return fmt.Errorf("start reading: %w", err)
 	}
 	t.opened = true
 	t.counters.lastError.Store(nil)
 	return nil
+}
+
+// openPublisher makes sure that the client it leaves open does not outlive the lease: one that was silenced meanwhile may have been made anew.
+func (t *term) openPublisher(ctx context.Context) error {
+	attempt, cancel := t.attempt(ctx)
+	defer cancel()
+	err := t.publisher.Open(attempt)
+	if t.keeper.expired() {
+		t.publisher.Destroy()
+		return t.keeper.tooLate()
+	}
+	if err != nil {
+		t.countError(ClassOf(err))
+		return fmt.Errorf("open publisher: %w", err)
+	}
+	return nil
+}
+
+// settleEarlier is not cut off by a stop before the drain timeout is over: what it settles is in Kafka.
+func (t *term) settleEarlier(ctx context.Context) error {
+	settling, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(t.cfg.DrainTimeout, cancel) })()
+	return t.settler.flush(settling, func(events []*Event, n int) { t.countSettled(len(events), n) })
 }
 
 // requireTopics fails while a topic that the configuration names is missing.
@@ -139,32 +203,29 @@ func (t *term) requireTopics(ctx context.Context) error {
 	return nil
 }
 
-// drain lets nothing new out and waits until nothing is outstanding. What is not back in time has its client destroyed, so that it cannot take
-// effect later than the lease lasts. It returns how many events were left.
-func (t *term) drain(clean bool) (left int) {
+// drain lets nothing new out and waits until nothing is outstanding. What is not back in time, or when the lease runs out, has its client
+// destroyed, so that it cannot take effect later than the lease lasts.
+func (t *term) drain() {
 	t.gate.close()
-	limit := t.keeper.remaining()
-	if clean {
-		limit = min(limit, t.cfg.DrainTimeout)
-	}
-	deadline := time.NewTimer(limit)
+	deadline := time.NewTimer(t.cfg.DrainTimeout)
 	defer deadline.Stop()
 	for {
-		if _, left = t.gate.load(); left == 0 {
-			return 0
+		if _, outstanding := t.gate.load(); outstanding == 0 {
+			return
 		}
 		select {
 		case <-t.gate.quiet:
 		case <-deadline.C:
 			t.publisher.Destroy()
-			return left
+			return
 		}
 	}
 }
 
-// release hands the lease back, unless it is lost.
+// release hands the lease back, unless it is lost. When a client was destroyed with events outstanding, the lease runs out by itself: a produce that is
+// still on its way would land behind what the next relay publishes.
 func (t *term) release(ctx context.Context, cause error) {
-	if errors.Is(cause, ErrLeaseLost) {
+	if errors.Is(cause, ErrLeaseLost) || t.unknown > 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
