@@ -1,0 +1,189 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	"github.com/outbox-relay/outbox/migrate"
+)
+
+type migrateFlags struct {
+	database
+	cfg  migrate.Config
+	role string
+}
+
+func (a *app) migrate() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "migrate",
+		Short: "Create and check the outbox table and the relay's state",
+		Long: `migrate makes the outbox table, unless there is one, and the schema outbox with the
+relay's state. A table that another tool made is checked and never changed. The
+relay itself never migrates.`,
+		Example: "  outbox migrate up\n  outbox migrate print > 001_outbox.sql\n  outbox migrate grants --role relay | psql",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.migrateUp(), a.migrateStatus(), a.migratePrint(), a.migrateGrants())
+	return cmd
+}
+
+func (a *app) migrateUp() *cobra.Command {
+	f := &migrateFlags{}
+	cmd := &cobra.Command{
+		Use:   "up",
+		Short: "Make what is missing",
+		Long: `up makes what is missing, and may be run again and by many processes at once. It
+needs the rights of the table's owner, and to create the schema outbox.`,
+		Example: "  outbox migrate up\n  outbox migrate up --table orders.outbox_event --lanes 16",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withConn(cmd, &f.database, func(c *pgx.Conn) error {
+				f.cfg.Table = f.table
+				result, err := migrate.Up(cmd.Context(), c, f.cfg)
+				if err != nil {
+					return err
+				}
+				return a.printResult(result)
+			})
+		},
+	}
+	f.database.flags(cmd)
+	cmd.Flags().IntVar(&f.cfg.Lanes, "lanes", 0, "lanes of a new source, 1 to 1024; 0: 8")
+	cmd.Flags().BoolVar(&f.cfg.Headers, "headers", false, "give a new table the optional column headers")
+	return cmd
+}
+
+func (a *app) printResult(r migrate.Result) error {
+	for _, m := range r.Applied {
+		fmt.Fprintf(a.stdout, "applied   %s\n", m)
+	}
+	if r.TableCreated {
+		fmt.Fprintf(a.stdout, "created   table %s with its partial index\n", r.Table)
+	}
+	if r.SourceCreated {
+		fmt.Fprintf(a.stdout, "created   source %s with %s\n", r.Source, plural(r.Lanes, "lane"))
+	}
+	for _, d := range r.Differences {
+		fmt.Fprintf(a.stdout, "%s\n", d)
+	}
+	_, err := fmt.Fprintf(a.stdout, "ready     %s: now grant the relay's role its rights (outbox migrate grants) and start outbox relay\n", r.Table)
+	return err
+}
+
+func (a *app) migratePrint() *cobra.Command {
+	f := &migrateFlags{}
+	cmd := &cobra.Command{
+		Use:     "print",
+		Short:   "Print the SQL, for a migration tool of your own",
+		Example: "  outbox migrate print > 001_outbox.sql\n  outbox migrate print --table orders.outbox_event --headers | psql -1",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.cfg.Table = f.table
+			sql, err := migrate.Print(f.cfg)
+			if err != nil {
+				return &configError{err}
+			}
+			_, err = fmt.Fprint(a.stdout, sql)
+			return err
+		},
+	}
+	f.tableFlag(cmd)
+	cmd.Flags().IntVar(&f.cfg.Lanes, "lanes", 0, "lanes of the source, 1 to 1024; 0: 8")
+	cmd.Flags().BoolVar(&f.cfg.Headers, "headers", false, "with the optional column headers")
+	return cmd
+}
+
+func (a *app) migrateStatus() *cobra.Command {
+	f := &migrateFlags{}
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show versions, sources, and what is different about the table",
+		Long: `status shows which migrations are applied, which tables are relayed, and every way in
+which the outbox table differs from the contract, each with the statement that
+mends it. It ends with 1 if something is pending or the relay could not work.`,
+		Example: "  outbox migrate status\n  outbox migrate status --table orders.outbox_event",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withConn(cmd, &f.database, func(c *pgx.Conn) error {
+				f.cfg.Table = f.table
+				status, err := migrate.GetStatus(cmd.Context(), c, f.cfg)
+				if err != nil {
+					return err
+				}
+				return a.printMigrateStatus(status)
+			})
+		},
+	}
+	f.database.flags(cmd)
+	return cmd
+}
+
+func (a *app) printMigrateStatus(s migrate.Status) error {
+	for _, m := range s.Applied {
+		fmt.Fprintf(a.stdout, "applied   %s\n", m)
+	}
+	for _, m := range s.Pending {
+		fmt.Fprintf(a.stdout, "pending   %s\n", m)
+	}
+	for _, source := range s.Sources {
+		fmt.Fprintf(a.stdout, "source    %s: %s, %s\n", source.Table, plural(source.Lanes, "lane"), source.Delivery)
+	}
+	for _, d := range s.Differences {
+		fmt.Fprintln(a.stdout, d)
+	}
+	if s.Schema != nil {
+		fmt.Fprintf(a.stdout, "warning   %v\n", s.Schema)
+	}
+	if err := s.Err(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(a.stdout, "ready     %s\n", s.Table)
+	return err
+}
+
+func (a *app) migrateGrants() *cobra.Command {
+	f := &migrateFlags{}
+	writer := false
+	cmd := &cobra.Command{
+		Use:   "grants",
+		Short: "Print the least rights of the relay's role",
+		Example: `  outbox migrate grants --role relay | psql
+  outbox migrate grants --role relay --delete
+  outbox migrate grants --role shop --writer`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.role == "" {
+				return &usageError{fmt.Errorf("--role is needed; see %s --help", cmd.CommandPath())}
+			}
+			f.cfg.Table = f.table
+			grants := migrate.Grants
+			if writer {
+				grants = migrate.GrantsWriter
+			}
+			sql, err := grants(f.cfg, f.role)
+			if err != nil {
+				return &configError{err}
+			}
+			_, err = fmt.Fprint(a.stdout, sql)
+			return err
+		},
+	}
+	f.tableFlag(cmd)
+	cmd.Flags().StringVar(&f.role, "role", "", "the role's `name`")
+	cmd.Flags().BoolVar(&f.cfg.Delete, "delete", false, "with the right to delete rows: for --settle delete, and to skip events")
+	cmd.Flags().BoolVar(&writer, "writer", false, "the rights of a service that writes events instead")
+	return cmd
+}
+
+// withConn lends a connection of its own to f.
+func (a *app) withConn(cmd *cobra.Command, db *database, f func(*pgx.Conn) error) error {
+	pool, err := db.pool(cmd.Context(), a, cmd)
+	if err != nil {
+		return &configError{err}
+	}
+	defer pool.Close()
+	conn, err := pool.Acquire(cmd.Context())
+	if err != nil {
+		return fmt.Errorf("connect to the database: %w", err)
+	}
+	defer conn.Release()
+	return f(conn.Conn())
+}

@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/outbox-relay/outbox/postgres"
+	"github.com/outbox-relay/outbox/relay"
+)
+
+// drainOnce runs the relay to its end and says what remains.
+func (a *app) drainOnce(ctx context.Context, engine *relay.Relay, operator *postgres.Operator) error {
+	total := 0
+	if before, err := operator.Status(ctx); err == nil {
+		total = int(before.Pending)
+	}
+	bar := newProgress(a.stderr, total, "events")
+	done := make(chan error, 1)
+	go func() { done <- engine.Run(ctx) }()
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-done:
+			stats := engine.Stats()
+			bar.set(int(stats.Settled))
+			bar.end()
+			if err != nil {
+				return err
+			}
+			return a.reportOnce(ctx, stats, operator)
+		case <-tick.C:
+			bar.set(int(engine.Stats().Settled))
+		}
+	}
+}
+
+func (a *app) reportOnce(ctx context.Context, stats relay.Stats, operator *postgres.Operator) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("stopped after %s: the rest stays unpublished", plural(int(stats.Settled), "event"))
+	}
+	fmt.Fprintf(a.stdout, "published %s\n", plural(int(stats.Settled), "event"))
+	if stats.OpenWriters > 0 {
+		fmt.Fprintf(a.stdout, "%s still open: their events come when they commit\n", plural(stats.OpenWriters, "writing transaction"))
+	}
+	parked, err := operator.Parked(ctx)
+	if err != nil {
+		return fmt.Errorf("list parked keys: %w", err)
+	}
+	for _, p := range parked {
+		fmt.Fprintf(a.stdout, "parked: topic %s, key %q, event %s (id %d): %s\n", p.Topic, p.PartitionKey, p.Event.EventID, p.Event.ID, p.Reason)
+	}
+	for _, name := range slices.Sorted(maps.Keys(stats.HeldTopics)) {
+		fmt.Fprintf(a.stdout, "held: %v\n", stats.HeldTopics[name])
+	}
+	if len(parked)+len(stats.HeldTopics) > 0 {
+		fmt.Fprintln(a.stdout, "their events remain: see outbox status and outbox keys --help")
+		return &quietError{}
+	}
+	return nil
+}

@@ -1,0 +1,180 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outbox-relay/outbox/postgres"
+)
+
+func (a *app) status() *cobra.Command {
+	var db database
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Show what waits, for how long, and who publishes it",
+		Long: `status shows the backlog, the age of its oldest event, parked keys and the relays.
+It counts at most 1,000,000 unpublished events and says when there are more.`,
+		Example: "  outbox status\n  outbox status --table orders.outbox_event --json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			operator, done, err := a.operator(cmd, &db)
+			if err != nil {
+				return err
+			}
+			defer done()
+			status, err := operator.Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return json.NewEncoder(a.stdout).Encode(statusJSON(status))
+			}
+			return a.printStatus(status)
+		},
+	}
+	db.flags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+// operator makes the operators' side of the source; done closes its connections.
+func (a *app) operator(cmd *cobra.Command, db *database) (operator *postgres.Operator, done func(), err error) {
+	pool, err := db.pool(cmd.Context(), a, cmd)
+	if err != nil {
+		return nil, nil, &configError{err}
+	}
+	operator, err = postgres.NewOperator(pool, postgres.Config{Table: db.table})
+	if err != nil {
+		pool.Close()
+		return nil, nil, &configError{err}
+	}
+	return operator, pool.Close, nil
+}
+
+// The JSON form is a contract of its own: ages in seconds, names as in the metrics.
+type statusObject struct {
+	Table                   string        `json:"table"`
+	Source                  string        `json:"source"`
+	Pending                 int64         `json:"pending"`
+	PendingCapped           bool          `json:"pending_capped"`
+	OldestPendingAgeSeconds float64       `json:"oldest_pending_age_seconds"`
+	EligibleAgeSeconds      float64       `json:"oldest_eligible_age_seconds"`
+	ParkedKeys              int64         `json:"parked_keys"`
+	PartialIndex            bool          `json:"partial_index"`
+	FirstPublished          *time.Time    `json:"first_published_at"`
+	LastPublished           *time.Time    `json:"last_published_at"`
+	Topics                  []topicObject `json:"topics"`
+	Lanes                   []laneObject  `json:"lanes"`
+	Relays                  []relayObject `json:"relays"`
+}
+
+type topicObject struct {
+	Topic                   string  `json:"topic"`
+	Pending                 int64   `json:"pending"`
+	OldestPendingAgeSeconds float64 `json:"oldest_pending_age_seconds"`
+	ParkedKeys              int64   `json:"parked_keys"`
+}
+
+type laneObject struct {
+	Lane             int32   `json:"lane"`
+	Epoch            int64   `json:"epoch"`
+	Owner            string  `json:"owner"`
+	RemainingSeconds float64 `json:"remaining_seconds"`
+}
+
+type relayObject struct {
+	Owner     string    `json:"owner"`
+	Name      string    `json:"name"`
+	Version   string    `json:"version"`
+	StartedAt time.Time `json:"started_at"`
+	SeenAt    time.Time `json:"seen_at"`
+}
+
+func statusJSON(s postgres.Status) statusObject {
+	o := statusObject{
+		Table: s.Table, Source: s.SourceID.String(),
+		Pending: s.Pending, PendingCapped: s.PendingCapped,
+		OldestPendingAgeSeconds: s.OldestAge.Seconds(), EligibleAgeSeconds: s.EligibleAge.Seconds(),
+		ParkedKeys: s.ParkedKeys, PartialIndex: s.Indexed,
+		FirstPublished: timeOrNull(s.FirstPublished), LastPublished: timeOrNull(s.LastPublished),
+		Topics: []topicObject{}, Lanes: []laneObject{}, Relays: []relayObject{},
+	}
+	for _, t := range s.Topics {
+		o.Topics = append(o.Topics, topicObject{t.Topic, t.Pending, t.OldestAge.Seconds(), t.ParkedKeys})
+	}
+	for _, l := range s.Lanes {
+		o.Lanes = append(o.Lanes, laneObject{l.Lane, l.Epoch, l.OwnerName, max(0, l.Remaining.Seconds())})
+	}
+	for _, r := range s.Relays {
+		o.Relays = append(o.Relays, relayObject{r.ID.String(), r.Name, r.Version, r.StartedAt, r.SeenAt})
+	}
+	return o
+}
+
+func timeOrNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = t.UTC()
+	return &t
+}
+
+func (a *app) printStatus(s postgres.Status) error {
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	more := ""
+	if s.PendingCapped {
+		more = " or more"
+	}
+	fmt.Fprintf(w, "table\t%s\n", s.Table)
+	fmt.Fprintf(w, "pending\t%d%s\n", s.Pending, more)
+	fmt.Fprintf(w, "oldest pending\t%s\n", age(s.Pending, s.OldestAge))
+	fmt.Fprintf(w, "parked keys\t%d\n", s.ParkedKeys)
+	fmt.Fprintf(w, "last published\t%s\n", moment(s.LastPublished))
+	fmt.Fprintf(w, "relay\t%s\n", holder(s))
+	if !s.Indexed {
+		fmt.Fprintf(w, "index\tMISSING: no index WHERE published_at IS NULL, reading gets slower as the table grows: see outbox migrate status\n")
+	}
+	if len(s.Topics) > 0 {
+		fmt.Fprintf(w, "\nTOPIC\tPENDING\tOLDEST\tPARKED KEYS\n")
+		for _, t := range s.Topics {
+			fmt.Fprintf(w, "%s\t%d\t%s\t%d\n", printable(t.Topic), t.Pending, age(t.Pending, t.OldestAge), t.ParkedKeys)
+		}
+	}
+	return w.Flush()
+}
+
+func age(pending int64, d time.Duration) string {
+	if pending == 0 {
+		return "-"
+	}
+	return d.Round(100 * time.Millisecond).String()
+}
+
+func moment(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format("2006-01-02 15:04:05Z")
+}
+
+// holder says who publishes.
+func holder(s postgres.Status) string {
+	held := map[string]int{}
+	for _, l := range s.Lanes {
+		if l.Remaining > 0 {
+			held[l.OwnerName]++
+		}
+	}
+	if len(held) == 0 {
+		return "none holds the lease: nothing is published"
+	}
+	text := ""
+	for name, lanes := range held {
+		text += fmt.Sprintf("%s (%s) ", printable(name), plural(lanes, "lane"))
+	}
+	return text
+}
