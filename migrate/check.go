@@ -1,7 +1,70 @@
 package migrate
 
-import "context"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+)
 
-func check(ctx context.Context, q Querier, t Table) ([]Difference, error) { return nil, nil }
+// Check compares a table with the contract and returns every difference, errors first; nil when there is none. It only reads, and a
+// role without rights on the table may call it. A table that is not there is one difference.
+func Check(ctx context.Context, q Querier, t Table) ([]Difference, error) {
+	f, err := readFacts(ctx, q, t)
+	if errors.Is(err, errNoRelation) {
+		return []Difference{missingTable(t)}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return f.differences(), nil
+}
 
-func missingHeaders(ctx context.Context, q Querier, t Table) ([]Difference, error) { return nil, nil }
+func missingTable(t Table) Difference {
+	s := settings{table: t}
+	return Difference{Severity: Error, Code: "table-missing", Text: fmt.Sprintf("there is no table %s", t), Mend: s.createTable() + s.createIndex()}
+}
+
+func (f *facts) differences() []Difference {
+	if f.kind != "r" && f.kind != "p" {
+		return []Difference{{Severity: Error, Code: "not-a-table", Text: fmt.Sprintf("%s is no table but %s", f.table, kindName(f.kind))}}
+	}
+	ds := slices.Concat(f.checkStorage(), f.checkColumns(), f.checkOthers(), f.checkID(), f.checkIndexes())
+	slices.SortStableFunc(ds, func(a, b Difference) int { return int(b.Severity - a.Severity) })
+	return ds
+}
+
+func kindName(kind string) string {
+	names := map[string]string{"v": "a view", "m": "a materialized view", "f": "a foreign table", "S": "a sequence", "i": "an index",
+		"I": "an index", "c": "a composite type"}
+	if name, ok := names[kind]; ok {
+		return name
+	}
+	return fmt.Sprintf("a relation of kind %q", kind)
+}
+
+// alter begins a statement that changes the table.
+func (f *facts) alter(format string, args ...any) string {
+	return "ALTER TABLE " + f.table.SQL() + " " + fmt.Sprintf(format, args...) + ";"
+}
+
+// checkStorage looks at what the table is, apart from its columns.
+func (f *facts) checkStorage() (ds []Difference) {
+	switch f.persistence {
+	case "u":
+		ds = append(ds, Difference{Severity: Error, Code: "not-durable",
+			Text: "the table is UNLOGGED: a crash of the server empties it, and the events are lost", Mend: f.alter("SET LOGGED")})
+	case "t":
+		ds = append(ds, Difference{Severity: Error, Code: "not-durable", Text: "the table is temporary: no other session sees its events"})
+	}
+	if f.isPartition {
+		ds = append(ds, Difference{Severity: Error, Code: "is-partition",
+			Text: "the table is a partition: name the table that it is a part of, or the events of its other partitions are not published"})
+	}
+	if f.rowSecurity {
+		ds = append(ds, Difference{Severity: Warning, Code: "row-security",
+			Text: "row-level security is on: events that its policies hide from the relay's role are not published",
+			Mend: f.alter("DISABLE ROW LEVEL SECURITY")})
+	}
+	return ds
+}

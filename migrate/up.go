@@ -2,6 +2,7 @@ package migrate
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -81,20 +82,18 @@ func (s settings) refuse(ctx context.Context, c Conn, all []Migration, r *Result
 	return s.checkExisting(ctx, c, r)
 }
 
+// checkExisting holds a table that is there against the contract. One that is not there will be made.
 func (s settings) checkExisting(ctx context.Context, q Querier, r *Result) error {
-	there, err := exists(ctx, q, s.table)
-	if err != nil || !there {
+	f, err := readFacts(ctx, q, s.table)
+	if errors.Is(err, errNoRelation) {
+		return nil
+	}
+	if err != nil {
 		return err
 	}
-	if r.Differences, err = check(ctx, q, s.table); err != nil {
-		return err
-	}
+	r.Differences = f.differences()
 	if s.Headers {
-		missing, err := missingHeaders(ctx, q, s.table)
-		if err != nil {
-			return err
-		}
-		r.Differences = append(r.Differences, missing...)
+		r.Differences = append(r.Differences, f.checkHeaders()...)
 	}
 	return refusal(s.table, r.Differences)
 }

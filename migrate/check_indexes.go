@@ -1,0 +1,110 @@
+package migrate
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// unpublished is the predicate of the partial index as the catalog prints it.
+const unpublished = "(published_at IS NULL)"
+
+// checkIndexes looks for the three indexes that the contract needs, by what they do and not by their names.
+func (f *facts) checkIndexes() (ds []Difference) {
+	if _, ok := f.columns["event_id"]; ok {
+		ds = append(ds, f.checkEventIDIndex()...)
+	}
+	if _, ok := f.columns["id"]; ok {
+		ds = append(ds, f.checkIDIndex()...)
+		if _, ok := f.columns["published_at"]; ok {
+			ds = append(ds, f.checkPartialIndex()...)
+		}
+	}
+	return ds
+}
+
+func (f *facts) checkEventIDIndex() []Difference {
+	// A unique index of a partitioned table has to contain the partition key, so no more than that can be asked of it.
+	unique := func(i indexFacts) bool {
+		return i.valid && i.unique && i.predicate == "" && slices.Contains(i.columns, "event_id") &&
+			subset(i.columns, append([]string{"event_id"}, f.partitionBy...))
+	}
+	if slices.ContainsFunc(f.indexes, unique) {
+		return nil
+	}
+	d := Difference{Severity: Error, Code: "event-id-not-unique", Column: "event_id",
+		Text: "column event_id is not unique: two events could not be told apart"}
+	if f.kind == "p" {
+		d.Severity = Warning
+	}
+	if !slices.Contains(f.partitionBy, "") {
+		names := []string{"event_id"}
+		for _, name := range f.partitionBy {
+			if name != "event_id" {
+				names = append(names, quote(name))
+			}
+		}
+		d.Mend = f.alter("ADD UNIQUE (%s)", strings.Join(names, ", "))
+	}
+	return []Difference{d}
+}
+
+func (f *facts) checkIDIndex() []Difference {
+	ordered := func(i indexFacts) bool {
+		return i.valid && i.method == "btree" && i.predicate == "" && len(i.columns) > 0 && i.columns[0] == "id"
+	}
+	unique := func(i indexFacts) bool { return ordered(i) && i.unique && len(i.columns) == 1 }
+	switch {
+	case slices.ContainsFunc(f.indexes, unique), f.kind == "p" && slices.ContainsFunc(f.indexes, ordered):
+		return nil
+	case slices.ContainsFunc(f.indexes, ordered):
+		return []Difference{{Severity: Warning, Code: "id-not-unique", Column: "id",
+			Text: "column id is not unique: an id that is written twice delays the events behind it", Mend: f.alter("ADD UNIQUE (id)")}}
+	case f.kind == "p":
+		return []Difference{{Severity: Error, Code: "id-not-indexed", Column: "id",
+			Text: "no index begins with column id: every read would go through the whole table",
+			Mend: fmt.Sprintf("CREATE INDEX ON %s (id);", f.table.SQL())}}
+	}
+	return []Difference{{Severity: Error, Code: "id-not-indexed", Column: "id",
+		Text: "no index begins with column id: every read would go through the whole table", Mend: f.alter("ADD UNIQUE (id)")}}
+}
+
+func (f *facts) checkPartialIndex() []Difference {
+	partial := func(i indexFacts) bool {
+		return i.method == "btree" && i.predicate == unpublished && slices.Equal(i.columns, []string{"id"})
+	}
+	at := slices.IndexFunc(f.indexes, func(i indexFacts) bool { return partial(i) && i.valid })
+	if at >= 0 {
+		return nil
+	}
+	d := Difference{Severity: Warning, Code: "unpublished-index-missing",
+		Text: "the index on (id) WHERE published_at IS NULL is missing: the look for old unpublished events goes through the whole table",
+		Mend: f.createPartial()}
+	if at := slices.IndexFunc(f.indexes, partial); at >= 0 {
+		broken := f.indexes[at]
+		d.Code = "unpublished-index-invalid"
+		d.Text = fmt.Sprintf("index %s.%s is invalid, for its making was broken off: it is kept up by every write and used by nobody", broken.schema, broken.name)
+		d.Mend = f.drop(broken) + "\n" + f.createPartial()
+	}
+	return []Difference{d}
+}
+
+// createPartial lets the traffic go on where PostgreSQL can: not for a partitioned table.
+func (f *facts) createPartial() string {
+	return fmt.Sprintf("CREATE INDEX%s %s ON %s (id) WHERE published_at IS NULL;", f.concurrently(), quote(f.table.IndexName()), f.table.SQL())
+}
+
+func (f *facts) drop(i indexFacts) string {
+	return "DROP INDEX" + f.concurrently() + " " + i.SQL() + ";"
+}
+
+func (f *facts) concurrently() string {
+	if f.kind == "p" {
+		return ""
+	}
+	return " CONCURRENTLY"
+}
+
+func subset(some, all []string) bool {
+	return !slices.ContainsFunc(some, func(s string) bool { return !slices.Contains(all, s) })
+}

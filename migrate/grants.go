@@ -1,0 +1,77 @@
+package migrate
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Grants returns the statements that give a role what a relay needs, and no more: it cannot write events nor, unless [Config].Delete is
+// set, remove any. The objects have to exist; run it as their owner.
+func Grants(config Config, role string) (string, error) {
+	s, err := config.checkRole(role)
+	if err != nil {
+		return "", err
+	}
+	to, table := quote(role), s.table.SQL()
+	lines := []string{
+		fmt.Sprintf("-- What a relay of %s needs, for role %s.", s.table, strings.Join(strings.Fields(to), " ")),
+		grant("USAGE", "SCHEMA "+quote(s.table.Schema), to),
+		grant("SELECT, UPDATE (published_at)", table, to),
+		s.grantSequence("SELECT", role),
+	}
+	if s.Delete {
+		lines = append(lines, grant("DELETE", table, to))
+	}
+	lines = append(lines,
+		grant("USAGE", "SCHEMA outbox", to),
+		grant("SELECT", "outbox.migration", to),
+		grant("SELECT, UPDATE (first_published_at)", "outbox.source", to),
+		grant("SELECT, UPDATE", "outbox.lane", to),
+		grant("SELECT, INSERT, UPDATE, DELETE", "outbox.relay, outbox.parked_key, outbox.failure, outbox.dead_event", to),
+		grant("SELECT, INSERT, DELETE", "outbox.released", to),
+		grant("SELECT, UPDATE (done_at, outcome, error)", "outbox.request", to),
+	)
+	return strings.Join(lines, "\n") + "\n", nil
+}
+
+// GrantsWriter returns the statements that let a role write events: INSERT into the table, and reading back the columns that an INSERT
+// of an ORM returns. It cannot read what others have written there.
+func GrantsWriter(config Config, role string) (string, error) {
+	s, err := config.checkRole(role)
+	if err != nil {
+		return "", err
+	}
+	to, table := quote(role), s.table.SQL()
+	return strings.Join([]string{
+		fmt.Sprintf("-- What a writer of events to %s needs, for role %s.", s.table, strings.Join(strings.Fields(to), " ")),
+		grant("USAGE", "SCHEMA "+quote(s.table.Schema), to),
+		grant("INSERT, SELECT (id, event_id, created_at, published_at)", table, to),
+		s.grantSequence("USAGE", role),
+	}, "\n") + "\n", nil
+}
+
+func (c Config) checkRole(role string) (settings, error) {
+	s, err := c.check()
+	if err == nil {
+		err = checkIdentifier("role", role)
+	}
+	if err != nil {
+		return s, fmt.Errorf("print grants: %w", err)
+	}
+	return s, nil
+}
+
+func grant(rights, on, to string) string {
+	return fmt.Sprintf("GRANT %s ON %s TO %s;", rights, on, to)
+}
+
+// grantSequence finds the sequence when the statement runs: its name is not fixed, and a table made by another tool may have any.
+func (s settings) grantSequence(right, role string) string {
+	oid := literal(s.table.SQL()) + "::regclass"
+	return doBlock(fmt.Sprintf(`DECLARE s regclass;
+BEGIN
+    FOR s IN SELECT o.seqrelid::regclass FROM (%s) o LOOP
+        EXECUTE format('GRANT %s ON SEQUENCE %%s TO %%I', s, %s);
+    END LOOP;
+END`, fmt.Sprintf(sequenceOf, oid), right, literal(role)))
+}
