@@ -38,7 +38,8 @@ type fit int
 const (
 	// fits: neither the broker nor the client can refuse it.
 	fits fit = iota
-	// fitsMaybe: the broker takes it, but the client may not; it must be produced alone.
+	// fitsMaybe: the broker takes it, but until the client has had a first answer it refuses it, for up to three bytes. A record that
+	// the client refuses does not stop those behind it, so this one must be produced alone.
 	fitsMaybe
 	// fitsNot: it is larger than the topic allows.
 	fitsNot
