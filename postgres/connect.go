@@ -7,6 +7,7 @@ import (
 	"net"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -69,7 +70,13 @@ func (c connector) attempt(ctx context.Context, settings map[string]string) (*pg
 		cc.ConnectTimeout = connectTimeout
 	}
 	cc.DialFunc = keepingAlive(cc.DialFunc)
-	return pgx.ConnectConfig(ctx, cc)
+	conn, err := pgx.ConnectConfig(ctx, cc)
+	if err != nil {
+		return nil, err
+	}
+	// Where the pool is told to prepare nothing, as behind an old pooler, the type of a parameter comes from here.
+	conn.TypeMap().RegisterDefaultPgType([]uuid.UUID(nil), "_uuid")
+	return conn, nil
 }
 
 // keepingAlive dials as dial does and switches the kernel's keepalive on.

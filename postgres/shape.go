@@ -18,11 +18,13 @@ type shape struct {
 	// identity is pg_attribute.attidentity of id: a (always), d (by default) or empty.
 	identity string
 	// sequence is the quoted name of what id draws from, "" for none.
-	sequence                string
-	cache, increment        int64
-	cycle                   bool
-	indexed                 bool
-	canMark, canDel, canRow bool
+	sequence         string
+	cache, increment int64
+	cycle            bool
+	// indexed tells that the partial index for what is unpublished is there and valid.
+	indexed bool
+	// What the role may do: read the rows, mark or delete them, and read the sequence.
+	canRead, canMark, canDelete, canReadSequence bool
 }
 
 // needed are the columns of the contract with the services that the relay reads or writes.
@@ -59,7 +61,7 @@ SELECT array(SELECT attname::text FROM pg_attribute WHERE attrelid = $1::oid AND
        has_table_privilege($1::oid, 'UPDATE') OR EXISTS (
            SELECT FROM pg_attribute WHERE attrelid = $1::oid AND attname = 'published_at' AND NOT attisdropped
               AND has_column_privilege($1::oid, attnum, 'UPDATE'))`, oid).
-		Scan(&s.columns, &s.identity, &s.indexed, &s.canRow, &s.canDel, &s.canMark)
+		Scan(&s.columns, &s.identity, &s.indexed, &s.canRead, &s.canDelete, &s.canMark)
 	if err != nil {
 		return shape{}, fmt.Errorf("read the table's shape: %w", err)
 	}
@@ -69,7 +71,8 @@ SELECT array(SELECT attname::text FROM pg_attribute WHERE attrelid = $1::oid AND
 
 func (s *shape) readSequence(ctx context.Context, q querier, table uint32) error {
 	err := q.QueryRow(ctx, `
-SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname), p.seqcache, p.seqincrement, p.seqcycle
+SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname), p.seqcache, p.seqincrement, p.seqcycle,
+       has_sequence_privilege(c.oid, 'SELECT')
 FROM pg_attribute a
 LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 JOIN pg_depend o ON (o.classid = 'pg_class'::regclass AND o.refclassid = 'pg_class'::regclass
@@ -78,7 +81,7 @@ JOIN pg_depend o ON (o.classid = 'pg_class'::regclass AND o.refclassid = 'pg_cla
 JOIN pg_sequence p ON p.seqrelid = CASE WHEN o.classid = 'pg_class'::regclass THEN o.objid ELSE o.refobjid END
 JOIN pg_class c ON c.oid = p.seqrelid JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE a.attrelid = $1::oid AND a.attname = 'id'
-ORDER BY (o.classid = 'pg_attrdef'::regclass) DESC LIMIT 1`, table).Scan(&s.sequence, &s.cache, &s.increment, &s.cycle)
+ORDER BY (o.classid = 'pg_attrdef'::regclass) DESC LIMIT 1`, table).Scan(&s.sequence, &s.cache, &s.increment, &s.cycle, &s.canReadSequence)
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("read the id's sequence: %w", err)
 	}
@@ -97,19 +100,21 @@ func (s shape) check(table tableName, mode SettleMode) error {
 	if len(missing) > 0 {
 		problems = append(problems, fmt.Errorf("the table lacks the columns %s: see the schema in docs/schema.md", strings.Join(missing, ", ")))
 	}
-	if !s.canRow {
+	if !s.canRead {
 		problems = append(problems, fmt.Errorf("the role may not read the table; run: GRANT SELECT ON TABLE %s TO …", table.sql()))
 	}
 	if mode == Mark && !s.canMark {
 		problems = append(problems, fmt.Errorf("the role may not mark events; run: GRANT UPDATE (published_at) ON TABLE %s TO …", table.sql()))
 	}
-	if mode == Delete && !s.canDel {
+	if mode == Delete && !s.canDelete {
 		problems = append(problems, fmt.Errorf("the role may not delete events; run: GRANT DELETE ON TABLE %s TO …", table.sql()))
 	}
 	switch {
 	case s.sequence == "" && slices.Contains(s.columns, "id"):
 		problems = append(problems, errors.New("the column id draws from no sequence: order is the order of ids, so the database must give them; "+
 			"make it GENERATED ALWAYS AS IDENTITY"))
+	case s.sequence != "" && !s.canReadSequence:
+		problems = append(problems, fmt.Errorf("the role may not read the id's sequence; run: GRANT SELECT ON SEQUENCE %s TO …", s.sequence))
 	case s.sequence != "" && s.increment < 1:
 		problems = append(problems, fmt.Errorf("the sequence %s counts down; run: ALTER SEQUENCE %s INCREMENT 1", s.sequence, s.sequence))
 	}

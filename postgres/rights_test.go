@@ -1,0 +1,141 @@
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outbox-relay/outbox/relay"
+)
+
+// leastRights returns a pool of the same database for a role that may do what a relay does, and no more.
+func leastRights(t *testing.T, db *pgxpool.Pool, cfg Config) *pgxpool.Pool {
+	t.Helper()
+	settling := `GRANT UPDATE (published_at) ON TABLE outbox_event TO %[1]s;`
+	if cfg.Settle == Delete {
+		settling = `GRANT DELETE ON TABLE outbox_event TO %[1]s;`
+	}
+	role := bareRole(t, db)
+	exec(t, db, fmt.Sprintf(`DO $do$ BEGIN
+GRANT USAGE ON SCHEMA outbox TO %[1]s;
+GRANT SELECT ON TABLE outbox_event TO %[1]s;
+GRANT SELECT ON SEQUENCE outbox_event_id_seq TO %[1]s;
+`+settling+`
+GRANT SELECT ON TABLE outbox.source, outbox.released TO %[1]s;
+GRANT UPDATE (first_published_at) ON TABLE outbox.source TO %[1]s;
+GRANT SELECT, UPDATE ON TABLE outbox.lane, outbox.request TO %[1]s;
+GRANT SELECT, INSERT, UPDATE ON TABLE outbox.dead_event TO %[1]s;
+GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE outbox.relay, outbox.parked_key TO %[1]s;
+END $do$`, role))
+	return as(t, db, role)
+}
+
+// bareRole makes a role that may connect, and drops it after the test.
+func bareRole(t *testing.T, db *pgxpool.Pool) string {
+	t.Helper()
+	role := "relay_" + strings.ToLower(rand.Text()[:12])
+	exec(t, db, "CREATE ROLE "+role+" LOGIN PASSWORD 'of-a-test'")
+	t.Cleanup(func() {
+		ctx := context.Background()
+		_, err := db.Exec(ctx, "DROP OWNED BY "+role)
+		if err == nil {
+			_, err = db.Exec(ctx, "DROP ROLE "+role)
+		}
+		if err != nil {
+			t.Errorf("drop the role of the test: %v", err)
+		}
+	})
+	return role
+}
+
+func as(t *testing.T, db *pgxpool.Pool, role string) *pgxpool.Pool {
+	t.Helper()
+	return reconfigured(t, db, func(c *pgxpool.Config) {
+		c.ConnConfig.User, c.ConnConfig.Password = role, "of-a-test"
+	})
+}
+
+func TestTheLeastRightsSuffice(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []SettleMode{Mark, Delete} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			db := newDatabase(t)
+			s := openSource(t, leastRights(t, db, Config{Settle: mode}), Config{Settle: mode})
+			o := owner("a")
+			c := claim(t, s, o)
+			refs := insert(t, db, orders, 3)
+			if err := s.Start(t.Context(), nobodyHeld{}); err != nil {
+				t.Fatal(err)
+			}
+			if b, err := s.Read(t.Context(), 100); err != nil {
+				t.Fatal(err)
+			} else {
+				same(t, "events read", len(b.Events), 3)
+			}
+			same(t, "settled", settle(t, s, refs[:1]), 1)
+			park(t, s, c, parked(orders, refs[1]))
+			requested(t, db, VerbUnpark, orders)
+			same(t, "released", requests(t, s, c, always), []relay.Key{orders})
+			if err := s.Renew(t.Context(), c, ttl); err != nil {
+				t.Error(err)
+			}
+			if _, err := s.Backlog(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if _, err := s.Status(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if err := s.Release(t.Context(), c); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// nobodyHeld holds no key and no topic.
+type nobodyHeld struct{}
+
+func (nobodyHeld) HeldKey(relay.Key) bool { return false }
+func (nobodyHeld) HeldTopics() []string   { return nil }
+
+func TestOpenNamesTheMissingRight(t *testing.T) {
+	t.Parallel()
+	for revoked, c := range map[string]struct {
+		mode SettleMode
+		want []string
+	}{
+		`REVOKE USAGE ON SCHEMA outbox FROM %s`:                      {Mark, []string{"outbox migrate grants --table public.outbox_event"}},
+		`REVOKE SELECT ON TABLE outbox_event FROM %s`:                {Mark, []string{`GRANT SELECT ON TABLE "public"."outbox_event"`}},
+		`REVOKE UPDATE (published_at) ON TABLE outbox_event FROM %s`: {Mark, []string{`GRANT UPDATE (published_at) ON TABLE "public"."outbox_event"`}},
+		`REVOKE DELETE ON TABLE outbox_event FROM %s`:                {Delete, []string{`GRANT DELETE ON TABLE "public"."outbox_event"`}},
+		`REVOKE SELECT ON SEQUENCE outbox_event_id_seq FROM %s`:      {Mark, []string{`GRANT SELECT ON SEQUENCE public.outbox_event_id_seq`}},
+	} {
+		t.Run(revoked, func(t *testing.T) {
+			t.Parallel()
+			db := newDatabase(t)
+			cfg := Config{Settle: c.mode}
+			least := leastRights(t, db, cfg)
+			exec(t, db, fmt.Sprintf(revoked, least.Config().ConnConfig.User))
+			_, err := newSource(t, least, cfg).Open(t.Context())
+			wantText(t, err, c.want...)
+		})
+	}
+}
+
+func TestTheOperatorNeedsNoMoreThanTheRelayAndToAsk(t *testing.T) {
+	t.Parallel()
+	db, s, c, _ := stopped(t)
+	least := leastRights(t, db, Config{})
+	exec(t, db, fmt.Sprintf(`GRANT INSERT ON TABLE outbox.request TO %s`, pgx.Identifier{least.Config().ConnConfig.User}.Sanitize()))
+	if err := s.Release(t.Context(), c); err != nil {
+		t.Fatal(err)
+	}
+	o := newOperator(t, least)
+	same(t, "outcome", ask(t, o, VerbUnpark).Text, "unparked")
+}

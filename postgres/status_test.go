@@ -1,0 +1,162 @@
+package postgres
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outbox-relay/outbox/relay"
+)
+
+// age makes an event look as old as that by the database's clock.
+func age(t *testing.T, db *pgxpool.Pool, ref relay.Ref, old time.Duration) {
+	t.Helper()
+	exec(t, db, `UPDATE outbox_event SET created_at = clock_timestamp() - $2::bigint * interval '1 microsecond' WHERE id = $1`,
+		ref.ID, old.Microseconds())
+}
+
+// about tells whether an age that grew while the test ran is the wanted one.
+func about(t *testing.T, what string, got, want time.Duration) {
+	t.Helper()
+	if got < want || got > want+10*time.Minute {
+		t.Errorf("%s = %s, want %s and little more", what, got, want)
+	}
+}
+
+func backlog(t *testing.T, s *Source) Backlog {
+	t.Helper()
+	b, err := s.Backlog(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// One event of a parked key is old, the others are not: the ages must not hide each other (BL-135).
+func TestBacklogTellsTheAgesApart(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	same(t, "the backlog of an empty table", backlog(t, s), Backlog{Indexed: true})
+	c := claim(t, s, owner("a"))
+	stuck := insert(t, db, orders, 2)
+	fresh := insert(t, db, relay.Key{Topic: "b", PartitionKey: "x"}, 3)
+	done := insert(t, db, relay.Key{Topic: "b", PartitionKey: "done"}, 1)
+	age(t, db, stuck[0], 30*time.Hour)
+	age(t, db, fresh[1], 2*time.Hour)
+	age(t, db, done[0], 99*time.Hour)
+	settle(t, s, done)
+	park(t, s, c, parked(orders, stuck[0]))
+	exec(t, db, `UPDATE outbox.parked_key SET parked_at = clock_timestamp() - interval '1 h'`)
+	b := backlog(t, s)
+	about(t, "OldestAge", b.OldestAge, 30*time.Hour)
+	about(t, "EligibleAge", b.EligibleAge, 2*time.Hour)
+	about(t, "ParkedAge", b.ParkedAge, time.Hour)
+	b.OldestAge, b.EligibleAge, b.ParkedAge = 0, 0, 0
+	same(t, "the rest", b, Backlog{Pending: 5, ParkedKeys: 1, Indexed: true})
+}
+
+// The writer's clock is the database's, but its transaction may have begun after ours; and rows can be imported (BL-141).
+func TestAgesAreNeverNegative(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	age(t, db, insert(t, db, orders, 1)[0], -time.Hour)
+	same(t, "the backlog", backlog(t, s), Backlog{Pending: 1, Indexed: true})
+}
+
+func TestBacklogGrowsOldWithoutTraffic(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	insert(t, db, orders, 1)
+	first := backlog(t, s).OldestAge
+	if second := backlog(t, s).OldestAge; second <= first {
+		t.Errorf("the age went from %s to %s", first, second)
+	}
+}
+
+func TestCountingEndsAtTheLimit(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	bulkInsert(t, db, backlogLimit+1)
+	b := backlog(t, s)
+	same(t, "Pending", b.Pending, int64(backlogLimit))
+	same(t, "PendingCapped", b.PendingCapped, true)
+	exec(t, db, `DELETE FROM outbox_event WHERE id = 1`)
+	b = backlog(t, s)
+	same(t, "Pending at the limit", b.Pending, int64(backlogLimit))
+	same(t, "PendingCapped at the limit", b.PendingCapped, false)
+}
+
+func TestBacklogSaysWhenTheIndexIsGone(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	exec(t, db, `DROP INDEX ix_outbox_event_unpublished`)
+	same(t, "Indexed", backlog(t, s).Indexed, false)
+	exec(t, db, `CREATE INDEX other ON outbox_event (id) WHERE published_at IS NULL`)
+	same(t, "Indexed by another name", backlog(t, s).Indexed, true)
+}
+
+func TestStatusShowsTheWholeSource(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	o := owner("host-a:1")
+	c := claim(t, s, o)
+	a := insert(t, db, orders, 2)
+	b := insert(t, db, relay.Key{Topic: "b", PartitionKey: "x"}, 3)
+	age(t, db, a[0], 3*time.Hour)
+	settle(t, s, b[:1])
+	park(t, s, c, parked(orders, a[0]))
+	exec(t, db, `INSERT INTO outbox.parked_key (source, topic, key_hash, partition_key, lane, id, event_id, event_type, code, reason)
+SELECT id, 'only-parked', '', 'k', 0, 1, gen_random_uuid(), '', '', '' FROM outbox.source`)
+	exec(t, db, `UPDATE outbox.lane SET owner = NULL, expires_at = NULL WHERE lane = 7`)
+	got, err := s.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "Table", got.Table, "public.outbox_event")
+	same(t, "SourceID", got.SourceID, queryOne[uuid.UUID](t, db, `SELECT id FROM outbox.source`))
+	same(t, "Pending, ParkedKeys", []int64{got.Pending, got.ParkedKeys}, []int64{4, 2})
+	about(t, "OldestAge", got.OldestAge, 3*time.Hour)
+	if got.LastPublished.IsZero() || !got.LastPublished.Equal(queryOne[time.Time](t, db, `SELECT max(published_at) FROM outbox_event`)) {
+		t.Errorf("LastPublished = %s", got.LastPublished)
+	}
+	if got.FirstPublished.IsZero() || got.FirstPublished.After(got.At) || got.At.IsZero() {
+		t.Errorf("FirstPublished = %s, At = %s", got.FirstPublished, got.At)
+	}
+	topics := got.Topics
+	for i := range topics {
+		topics[i].OldestAge, topics[i].EligibleAge = 0, 0
+	}
+	same(t, "Topics", topics, []TopicStatus{
+		{Topic: "b", Pending: 2}, {Topic: "only-parked", ParkedKeys: 1}, {Topic: orders.Topic, Pending: 2, ParkedKeys: 1},
+	})
+	same(t, "number of lanes", len(got.Lanes), 8)
+	for _, l := range got.Lanes[:7] {
+		if l.Owner != o.ID || l.OwnerName != "host-a:1" || l.Epoch != 1 || l.Remaining <= 0 || l.Remaining > ttl {
+			t.Errorf("lane %+v is not held by %+v", l, o)
+		}
+	}
+	same(t, "the free lane", got.Lanes[7], LaneStatus{Lane: 7, Epoch: 1})
+	if len(got.Relays) != 1 || got.Relays[0].Owner != o || got.Relays[0].SeenAt.IsZero() {
+		t.Errorf("Relays = %+v, want %+v", got.Relays, o)
+	}
+}
+
+func TestLastPublishedIsFoundBehindALargeBacklog(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	settle(t, s, insert(t, db, orders, 1))
+	bulkInsert(t, db, 3000)
+	got, err := s.Status(t.Context())
+	if err != nil || got.LastPublished.IsZero() {
+		t.Errorf("LastPublished = %s, %v; want that of the first event", got.LastPublished, err)
+	}
+}
