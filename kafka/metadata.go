@@ -147,29 +147,40 @@ func orBrokerDefault[T int16 | int32](n int) T {
 
 // limits fills in max.message.bytes. A topic whose configuration may not be read keeps 0.
 func (l *lookup) limits(ctx context.Context, found map[string]Topic) error {
-	var names []string
+	req := kmsg.NewPtrDescribeConfigsRequest()
 	for name, t := range found {
-		if t.Err == nil {
-			names = append(names, name)
+		if t.Err != nil {
+			continue
 		}
+		r := kmsg.NewDescribeConfigsRequestResource()
+		r.ResourceType = kmsg.ConfigResourceTypeTopic
+		r.ResourceName = name
+		r.ConfigNames = []string{maxMessageBytesName}
+		req.Resources = append(req.Resources, r)
 	}
-	configs, err := l.admin.DescribeTopicConfigs(ctx, names...)
+	if len(req.Resources) == 0 {
+		return nil
+	}
+	resp, err := req.RequestWith(ctx, l.client)
 	if err != nil {
 		return fmt.Errorf("ask for topics' limits: %w", err)
 	}
-	for _, c := range configs {
-		if t, ok := found[c.Name]; ok && c.Err == nil {
-			t.MaxMessageBytes = limitOf(c)
-			found[c.Name] = t
+	for i := range resp.Resources {
+		r := &resp.Resources[i]
+		if t, ok := found[r.ResourceName]; ok && r.ErrorCode == 0 {
+			t.MaxMessageBytes = limitOf(r)
+			found[r.ResourceName] = t
 		}
 	}
 	return nil
 }
 
-func limitOf(c kadm.ResourceConfig) int {
-	for _, e := range c.Configs {
-		if e.Key == "max.message.bytes" && e.Value != nil {
-			n, err := strconv.Atoi(*e.Value)
+const maxMessageBytesName = "max.message.bytes"
+
+func limitOf(r *kmsg.DescribeConfigsResponseResource) int {
+	for i := range r.Configs {
+		if c := &r.Configs[i]; c.Name == maxMessageBytesName && c.Value != nil {
+			n, err := strconv.Atoi(*c.Value)
 			if err != nil || n < 0 {
 				return 0
 			}

@@ -1,0 +1,285 @@
+package kafka
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/outbox-relay/outbox/relay"
+)
+
+// poisonous makes the broker reject every batch that holds a poisoned record.
+func poisonous(c *kfake.Cluster, topic string, partition int32, err *kerr.Error) *kfake.FaultHandle {
+	return c.Fault(kfake.Fault{
+		Keys: []kmsg.Key{kmsg.Produce}, Topic: topic, Partitions: []int32{partition}, Err: err, Count: -1,
+		When: func(r kmsg.Request) bool {
+			for _, t := range r.(*kmsg.ProduceRequest).Topics {
+				for _, p := range t.Partitions {
+					if p.Partition == partition && bytes.Contains(p.Records, []byte("poison")) {
+						return true
+					}
+				}
+			}
+			return false
+		},
+	})
+}
+
+func poisoned(id int, topic, key string) *relay.Event {
+	e := event(id, topic, key)
+	e.Payload = fmt.Appendf(nil, `{"id": %d, "poison": true}`, id)
+	return e
+}
+
+func TestARejectionIsTheFaultOfOneEventOnly(t *testing.T) {
+	t.Parallel()
+	for _, code := range []*kerr.Error{kerr.InvalidRecord, kerr.InvalidTimestamp, kerr.MessageTooLarge, kerr.CorruptMessage, kerr.RecordListTooLarge} {
+		t.Run(code.Message, func(t *testing.T) {
+			t.Parallel()
+			c := fake(t)
+			topic := makeTopic(t, c.ListenAddrs(), 1)
+			poisonous(c, topic, 0, code)
+			p := opened(t, Config{Brokers: c.ListenAddrs()})
+			o := newOutcomes(t)
+
+			var events []*relay.Event
+			want := map[int64]string{}
+			for id := range 300 {
+				e := event(id, topic, fmt.Sprint(id%50))
+				want[int64(id)] = ""
+				switch {
+				case id == 110 || id == 211:
+					e = poisoned(id, topic, e.PartitionKey)
+					want[int64(id)] = "event " + code.Message
+				case id > 110 && id%50 == 10 || id > 211 && id%50 == 11:
+					want[int64(id)] = "held " + codeNeighbour
+				}
+				events = append(events, e)
+			}
+			p.Publish(events, o.done)
+			o.want(want)
+			for key, ids := range idsByKey(t, consumed(t, c.ListenAddrs(), topic)) {
+				if !slices.IsSorted(ids) {
+					t.Errorf("key %s: %v", key, ids)
+				}
+			}
+		})
+	}
+}
+
+// Events of other keys keep coming while the partition is taken apart, each key's only when its earlier ones are done.
+func TestABusyPartitionKeepsTheOrderOfEveryKeyThroughRejections(t *testing.T) {
+	t.Parallel()
+	c := fake(t)
+	topic := makeTopic(t, c.ListenAddrs(), 2)
+	p := opened(t, Config{Brokers: c.ListenAddrs()})
+	for partition := range int32(2) {
+		poisonous(c, topic, partition, kerr.InvalidRecord)
+	}
+	const keys, rounds, perRound = 40, 25, 5
+	all := newOutcomes(t)
+	blamed := map[int]bool{}
+	finished := make(chan string, keys)
+	for k := range keys {
+		var ids []int
+		for r := range rounds {
+			for i := range perRound {
+				ids = append(ids, (k*rounds+r)*perRound+i)
+			}
+			if r%7 == k%7 {
+				blamed[ids[len(ids)-2]] = true
+			}
+		}
+		go func() { finished <- publishInRounds(p, all, topic, fmt.Sprint(k), ids, perRound, blamed) }()
+	}
+	for range keys {
+		if problem := <-finished; problem != "" {
+			t.Error(problem)
+		}
+	}
+	got := idsByKey(t, consumed(t, c.ListenAddrs(), topic))
+	for key, ids := range got {
+		if !slices.IsSorted(ids) {
+			t.Errorf("key %s: %v", key, ids)
+		}
+	}
+	total := 0
+	for _, ids := range got {
+		total += len(ids)
+	}
+	if want := keys*rounds*perRound - 2*len(blamed); total != want {
+		t.Errorf("%d records, want %d: all but the poisoned and the one behind each", total, want)
+	}
+}
+
+// publishInRounds publishes the ids of one key, perRound in a call, each call when the one before is done. It returns what was wrong.
+func publishInRounds(p *Publisher, all *outcomes, topic, key string, ids []int, perRound int, blamed map[int]bool) string {
+	for round := range slices.Chunk(ids, perRound) {
+		var events []*relay.Event
+		for _, id := range round {
+			e := event(id, topic, key)
+			if blamed[id] {
+				e = poisoned(id, topic, key)
+			}
+			events = append(events, e)
+		}
+		results := make(chan string, perRound)
+		p.Publish(events, func(e *relay.Event, err error) {
+			all.done(e, err)
+			results <- fmt.Sprintf("%d %s", e.ID, short(err))
+		})
+		bad := false
+		for _, id := range round {
+			want := fmt.Sprintf("%d ", id)
+			switch {
+			case bad:
+				want += "held " + codeNeighbour
+			case blamed[id]:
+				want, bad = want+"event INVALID_RECORD", true
+			}
+			select {
+			case got := <-results:
+				if !contains(round, got) {
+					return "key " + key + ": " + got
+				}
+			case <-time.After(patience):
+				return "key " + key + ": no outcome; wanted " + want
+			}
+		}
+		if bad != slices.ContainsFunc(round, func(id int) bool { return blamed[id] }) {
+			return "key " + key + ": nothing was blamed"
+		}
+	}
+	return ""
+}
+
+func contains(round []int, got string) bool {
+	for _, id := range round {
+		if len(got) > 0 && got[:len(fmt.Sprint(id))] == fmt.Sprint(id) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestAnEventThatIsTooLargeHoldsItsKeyAndNothingElse(t *testing.T) {
+	t.Parallel()
+	brokers := anyBrokers(t)
+	topic := makeTopic(t, brokers, 1, "max.message.bytes", "2000")
+	p := opened(t, Config{Brokers: brokers})
+	o := newOutcomes(t)
+	p.Publish([]*relay.Event{
+		sized(t, 1, topic, "a", 2001), event(2, topic, "a"), event(3, topic, "a"), event(4, topic, "b"), event(5, topic, "b"),
+	}, o.done)
+	o.want(map[int64]string{
+		1: "event MESSAGE_TOO_LARGE", 2: "held " + codeNeighbour, 3: "held " + codeNeighbour, 4: "", 5: "",
+	})
+	o = newOutcomes(t)
+	p.Publish([]*relay.Event{event(2, topic, "a"), event(3, topic, "a")}, o.done) // the relay has skipped 1
+	o.want(map[int64]string{2: "", 3: ""})
+}
+
+// The limit was lowered behind the client's back: batches of small records are too large as well.
+func TestALoweredLimitIsLearntAndNoSmallEventSuffers(t *testing.T) {
+	t.Parallel()
+	brokers := anyBrokers(t)
+	topic := makeTopic(t, brokers, 1)
+	p := opened(t, Config{Brokers: brokers})
+	o := newOutcomes(t)
+	p.Publish([]*relay.Event{event(1000, topic, "first")}, o.done)
+	o.wait(1)
+	alterTopic(t, brokers, topic, "max.message.bytes", "3000")
+
+	o = newOutcomes(t)
+	want := map[int64]string{}
+	var events []*relay.Event
+	for id := range 200 {
+		want[int64(id)] = ""
+		e := event(id, topic, fmt.Sprint(id))
+		if id == 60 {
+			e = sized(t, id, topic, fmt.Sprint(id), 3001)
+			want[60] = "event MESSAGE_TOO_LARGE"
+		}
+		events = append(events, e)
+	}
+	p.Publish(events, o.done)
+	o.want(want)
+}
+
+func TestARaisedLimitIsLearntBeforeAnEventIsRefused(t *testing.T) {
+	t.Parallel()
+	brokers := anyBrokers(t)
+	topic := makeTopic(t, brokers, 1, "max.message.bytes", "2000")
+	clock := newClock()
+	p := opened(t, Config{Brokers: brokers, now: clock.now})
+	o := newOutcomes(t)
+	p.Publish([]*relay.Event{event(1, topic, "a")}, o.done)
+	o.wait(1)
+	alterTopic(t, brokers, topic, "max.message.bytes", "4000")
+	clock.advance(limitFresh + time.Second)
+
+	p.Publish([]*relay.Event{event(2, topic, "b"), sized(t, 3, topic, "a", 3900), event(4, topic, "a")}, o.done)
+	o.want(map[int64]string{1: "", 2: "", 3: "", 4: ""})
+	if got := fmt.Sprint(idsByKey(t, consumed(t, brokers, topic))["a"]); got != "[1 3 4]" {
+		t.Errorf("key a: %s, want [1 3 4]", got)
+	}
+}
+
+func TestATopicWhoseLimitCannotBeReadIsPublishedTo(t *testing.T) {
+	t.Parallel()
+	c := fake(t)
+	topic := makeTopic(t, c.ListenAddrs(), 1, "max.message.bytes", "3000")
+	c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.DescribeConfigs}, Resource: topic, Err: kerr.TopicAuthorizationFailed, Count: -1})
+	p := opened(t, Config{Brokers: c.ListenAddrs()})
+	o := newOutcomes(t)
+	want := map[int64]string{100: "event MESSAGE_TOO_LARGE", 101: "event MESSAGE_TOO_LARGE"}
+	events := []*relay.Event{sized(t, 100, topic, "large", 3001), sized(t, 101, topic, "larger", DefaultMaxMessageBytes+1)}
+	for id := range 100 {
+		want[int64(id)] = ""
+		events = append(events, event(id, topic, fmt.Sprint(id)))
+	}
+	p.Publish(events, o.done)
+	o.want(want)
+}
+
+func TestBadHeadersHoldTheirKey(t *testing.T) {
+	t.Parallel()
+	brokers := anyBrokers(t)
+	topic := makeTopic(t, brokers, 1)
+	p := opened(t, Config{Brokers: brokers})
+	bad := event(1, topic, "a")
+	bad.Headers = []byte(`[]`)
+	o := newOutcomes(t)
+	p.Publish([]*relay.Event{bad, event(2, topic, "a"), event(3, topic, "b")}, o.done)
+	o.want(map[int64]string{1: "event INVALID_HEADERS", 2: "held " + codeNeighbour, 3: ""})
+}
+
+func TestAFailureBetweenTwoRecordsOfAKeyIsSeen(t *testing.T) {
+	t.Parallel()
+	items := make([]item, 4)
+	var all []*item
+	for i, key := range []string{"a", "b", "a", "b"} {
+		items[i].event = event(i, "t", key)
+		all = append(all, &items[i])
+	}
+	for _, test := range []struct {
+		failed []int
+		want   bool
+	}{
+		{nil, false}, {[]int{0, 2}, false}, {[]int{2}, false}, {[]int{0, 1, 2, 3}, false}, {[]int{0}, true}, {[]int{0, 1, 2}, true},
+	} {
+		failed := map[*item]struct{}{}
+		for _, i := range test.failed {
+			failed[&items[i]] = struct{}{}
+		}
+		if got := splits(all, failed); got != test.want {
+			t.Errorf("failed %v: splits %t, want %t", test.failed, got, test.want)
+		}
+	}
+}
