@@ -114,14 +114,14 @@ func (f *facts) readPartitionKey(ctx context.Context, q Querier) error {
 	return err
 }
 
-// sequenceOf finds the sequence behind the column id: one that belongs to it, as identity and serial have, or the one that its
-// default draws from. %s stands for the table's oid.
-const sequenceOf = `SELECT s.seqrelid, bool_or(d.classid = 'pg_class'::regclass) AS owned
+// sequenceOf finds the sequences behind the column id: that of an identity, the one that its default draws from, and one that only
+// belongs to it; the lowest rank is where ids come from. %s stands for the table's oid.
+const sequenceOf = `SELECT s.seqrelid, bool_or(d.deptype IN ('a', 'i')) AS owned, min(array_position('{i,n,a}'::"char"[], d.deptype)) AS rank
 		FROM pg_attribute a
 		LEFT JOIN pg_attrdef f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
 		JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
 				AND d.refobjid = a.attrelid AND d.refobjsubid = a.attnum AND d.deptype IN ('a', 'i')
-			OR d.classid = 'pg_attrdef'::regclass AND d.objid = f.oid AND d.refclassid = 'pg_class'::regclass
+			OR d.classid = 'pg_attrdef'::regclass AND d.objid = f.oid AND d.refclassid = 'pg_class'::regclass AND d.deptype = 'n'
 		JOIN pg_sequence s ON s.seqrelid = CASE WHEN d.classid = 'pg_class'::regclass THEN d.objid ELSE d.refobjid END
 		WHERE a.attrelid = %s AND a.attname = 'id'
 		GROUP BY s.seqrelid`
@@ -131,7 +131,7 @@ func (f *facts) readSequence(ctx context.Context, q Querier) error {
 	err := q.QueryRow(ctx, `SELECT n.nspname, c.relname, s.seqincrement, s.seqcache, s.seqmax, s.seqcycle, o.owned
 		FROM (`+fmt.Sprintf(sequenceOf, "$1")+`) o JOIN pg_sequence s USING (seqrelid)
 		JOIN pg_class c ON c.oid = s.seqrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-		ORDER BY o.owned LIMIT 1`, pgx.QueryExecModeExec, f.oid).
+		ORDER BY o.rank LIMIT 1`, pgx.QueryExecModeExec, f.oid).
 		Scan(&s.schema, &s.name, &s.increment, &s.cache, &s.max, &s.cycle, &s.owned)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil

@@ -9,18 +9,16 @@ import (
 // unpublished is the predicate of the partial index as the catalog prints it.
 const unpublished = "(published_at IS NULL)"
 
-// checkIndexes looks for the three indexes that the contract needs, by what they do and not by their names.
+// checkIndexes looks for the three indexes that the contract needs, by what they do and not by their names. A column that is missing
+// brings its own unique index with it when it is added.
 func (f *facts) checkIndexes() (ds []Difference) {
 	if _, ok := f.columns["event_id"]; ok {
 		ds = append(ds, f.checkEventIDIndex()...)
 	}
 	if _, ok := f.columns["id"]; ok {
 		ds = append(ds, f.checkIDIndex()...)
-		if _, ok := f.columns["published_at"]; ok {
-			ds = append(ds, f.checkPartialIndex()...)
-		}
 	}
-	return ds
+	return append(ds, f.checkPartialIndex()...)
 }
 
 func (f *facts) checkEventIDIndex() []Difference {
