@@ -114,6 +114,9 @@ func pending(all, done []Migration) ([]Migration, error) {
 		if d.Version > len(all) {
 			return nil, fmt.Errorf("%w: the database has %s, this program ends at %03d; use a newer program", ErrNewer, d, len(all))
 		}
+		if d.Version < 1 {
+			return nil, fmt.Errorf("%w: the database has %s, and numbers begin at 001: outbox.migration was not written by this program", ErrChanged, d)
+		}
 		if known := all[d.Version-1]; known.Checksum != d.Checksum {
 			return nil, fmt.Errorf("%w: %s was applied at %s with checksum %.12s…, this program's has %.12s…; "+
 				"use the program that applied it, or a release that names this version", ErrChanged, d, d.AppliedAt.UTC().Format(time.RFC3339),

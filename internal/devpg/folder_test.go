@@ -1,0 +1,53 @@
+package devpg
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+func TestSweepRemovesOnlyOldFoldersOfProcessesThatAreGone(t *testing.T) {
+	t.Parallel()
+	temp := t.TempDir()
+	make := func(name string, locked bool) {
+		t.Helper()
+		path := filepath.Join(temp, name)
+		if err := os.Mkdir(path, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		unlock, err := lockFile(filepath.Join(path, "lock"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if locked {
+			t.Cleanup(unlock)
+		} else {
+			unlock()
+		}
+	}
+	make(folderPrefix+"live", true)
+	make(folderPrefix+"gone", false)
+	make("other", false)
+
+	sweepFolders(temp, time.Now())
+	if got := names(t, temp); len(got) != 3 {
+		t.Errorf("young folders were removed: %v", got)
+	}
+	sweepFolders(temp, time.Now().Add(time.Hour))
+	if got := names(t, temp); len(got) != 2 || got[0] != "other" || got[1] != folderPrefix+"live" {
+		t.Errorf("left are %v, want the live one and the other", got)
+	}
+}
+
+func names(t *testing.T, dir string) (names []string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
