@@ -1,0 +1,209 @@
+package relay
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+var _ Source = (*fakeSource)(nil)
+
+// fakeSource implements Source over a fakeTable: a cursor, holes, and walks, as the contract of Reader describes them.
+type fakeSource struct {
+	table *fakeTable
+	// before is asked before each call, by its name, and after when it has taken effect: an error stands for a broken connection, or a lost reply.
+	before func(ctx context.Context, op string) error
+	after  func(ctx context.Context, op string) error
+
+	cursor int64
+	holes  []int64
+	walk   *fakeWalk
+	// read counts the events that Read has returned.
+	read int
+}
+
+// fakeWalk goes once more through what is unpublished: all of it, or what belongs to some keys and topics.
+type fakeWalk struct {
+	pos    int64
+	all    bool
+	keys   []Key
+	topics []string
+}
+
+func (w *fakeWalk) owns(e *Event) bool {
+	return w != nil && e.ID > w.pos && (w.all || slices.Contains(w.keys, e.Key()) || slices.Contains(w.topics, e.Topic))
+}
+
+func (s *fakeSource) call(ctx context.Context, op string, f func() error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if s.before != nil {
+		if err := s.before(ctx, op); err != nil {
+			return err
+		}
+	}
+	s.table.mu.Lock()
+	err := f()
+	s.table.mu.Unlock()
+	if err == nil && s.after != nil {
+		return s.after(ctx, op)
+	}
+	return err
+}
+
+func (s *fakeSource) Open(ctx context.Context) (info SourceInfo, err error) {
+	err = s.call(ctx, "open", func() error {
+		info = SourceInfo{Name: "public.outbox_event", ID: uuid.UUID{1}, Lanes: 1, FirstPublished: s.table.firstPublished}
+		return nil
+	})
+	return info, err
+}
+
+func (s *fakeSource) Close() {}
+
+func (s *fakeSource) Start(ctx context.Context, held Held) error {
+	return s.call(ctx, "start", func() error {
+		s.start()
+		return nil
+	})
+}
+
+// start leaves everything up to the last id to a walk; ids without a visible row are holes.
+func (s *fakeSource) start() {
+	s.cursor, s.holes = int64(len(s.table.rows)), nil
+	for _, row := range s.table.rows {
+		if !row.visible {
+			s.holes = append(s.holes, row.event.ID)
+		}
+	}
+	s.walk = &fakeWalk{all: true}
+}
+
+func (s *fakeSource) Read(ctx context.Context, limit int) (b Batch, err error) {
+	err = s.call(ctx, "read", func() error {
+		b = s.snapshot(limit)
+		return nil
+	})
+	if err != nil {
+		return Batch{}, err
+	}
+	s.read += len(b.Events)
+	return b, nil
+}
+
+func (s *fakeSource) snapshot(limit int) (b Batch) {
+	b.Events, b.More = s.walkOn(limit)
+	if w := s.walk; w != nil && w.all {
+		b.Walking = true
+		b.Events = append(s.finds(), b.Events...)
+		return b
+	}
+	b.Walking = s.walk != nil
+	finds := s.finds()
+	head, more := s.head(limit - len(b.Events))
+	b.Events = append(append(b.Events, finds...), head...)
+	b.More = b.More || more
+	b.OpenWriters = len(s.holes)
+	return b
+}
+
+// walkOn returns the next events of the walk, which ends when it reaches the cursor.
+func (s *fakeSource) walkOn(limit int) (events []*Event, more bool) {
+	w := s.walk
+	if w == nil {
+		return nil, false
+	}
+	for _, e := range s.table.unpublished(w.pos, s.cursor) {
+		if len(events) == limit {
+			w.pos = events[limit-1].ID
+			return events, true
+		}
+		if w.owns(e) && !slices.Contains(s.holes, e.ID) {
+			events = append(events, e)
+		} else if w.owns(e) {
+			events = append(events, e)
+			s.closeHole(e.ID)
+		}
+	}
+	s.walk = nil
+	return events, false
+}
+
+func (s *fakeSource) closeHole(id int64) {
+	s.holes = slices.DeleteFunc(s.holes, func(h int64) bool { return h == id })
+}
+
+// finds returns what has become visible in holes; what a walk will come to is left to it.
+func (s *fakeSource) finds() (events []*Event) {
+	s.holes = slices.DeleteFunc(s.holes, func(id int64) bool {
+		row := s.table.rows[id-1]
+		if row.visible && !row.published && !s.walk.owns(row.event) {
+			events = append(events, row.event)
+		}
+		return row.visible
+	})
+	return events
+}
+
+// head passes the cursor over the next rows.
+func (s *fakeSource) head(limit int) (events []*Event, more bool) {
+	for _, row := range s.table.rows[s.cursor:] {
+		if len(events) >= limit {
+			return events, true
+		}
+		s.cursor = row.event.ID
+		switch {
+		case row.forgotten:
+		case !row.visible:
+			s.holes = append(s.holes, row.event.ID)
+		case !row.published && !s.walk.owns(row.event):
+			events = append(events, row.event)
+		}
+	}
+	return events, false
+}
+
+func (s *fakeSource) Reread(keys []Key, topics []string) {
+	if s.walk == nil {
+		s.walk = &fakeWalk{}
+	}
+	s.walk.pos = 0
+	s.walk.keys = append(s.walk.keys, keys...)
+	s.walk.topics = append(s.walk.topics, topics...)
+}
+
+func (s *fakeSource) Sweep(ctx context.Context, budget time.Duration, known func(Ref) bool, held Held) (found int, err error) {
+	if s.walk != nil {
+		return 0, nil
+	}
+	err = s.call(ctx, "sweep", func() error {
+		topics := held.HeldTopics()
+		for _, e := range s.table.unpublished(0, s.cursor) {
+			if !known(e.Ref()) && !held.HeldKey(e.Key()) && !slices.Contains(topics, e.Topic) && !slices.Contains(s.holes, e.ID) {
+				found++
+			}
+		}
+		if found > 0 {
+			s.start()
+		}
+		return nil
+	})
+	return found, err
+}
+
+func (s *fakeSource) Settle(ctx context.Context, refs []Ref) (n int, err error) {
+	err = s.call(ctx, "settle", func() error {
+		s.table.statements = append(s.table.statements, len(refs))
+		for _, ref := range refs {
+			if row := s.table.row(ref); !row.published && row.event.EventID == ref.EventID {
+				row.published = true
+				n++
+			}
+		}
+		return nil
+	})
+	return n, err
+}

@@ -1,0 +1,140 @@
+package relay
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// fakeTable is an outbox table with the relay's state beside it, in memory. Several fakeSources share one, as several relays share a database.
+type fakeTable struct {
+	mu sync.Mutex
+	// rows are in the order of their ids, which begin with 1.
+	rows           []*fakeRow
+	owner          Owner
+	epoch          int64
+	expires        time.Time
+	parked         map[Key]ParkedKey
+	requests       []fakeRequest
+	firstPublished time.Time
+	// statements are the sizes of the statements that settled.
+	statements []int
+}
+
+type fakeRow struct {
+	event *Event
+	// visible tells that the writer has committed, published that the row is settled or gone.
+	visible, published bool
+	// forgotten rows are passed over by the cursor without a trace.
+	forgotten bool
+}
+
+// fakeRequest is what an operator asks for: retry or discard the event that a parked key stops at.
+type fakeRequest struct {
+	verb string
+	key  Key
+}
+
+func newFakeTable() *fakeTable {
+	return &fakeTable{parked: map[Key]ParkedKey{}, firstPublished: time.Unix(1, 0)}
+}
+
+// reserve draws an id; the row is there when commit is called.
+func (f *fakeTable) reserve(key Key) *fakeRow {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	row := &fakeRow{event: testEvent(int64(len(f.rows)+1), key)}
+	f.rows = append(f.rows, row)
+	return row
+}
+
+func (f *fakeTable) commit(row *fakeRow) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	row.visible = true
+}
+
+func (f *fakeTable) insert(key Key) *Event {
+	row := f.reserve(key)
+	f.commit(row)
+	return row.event
+}
+
+func (f *fakeTable) insertMany(n int, key func(int) Key) (events []*Event) {
+	for i := range n {
+		events = append(events, f.insert(key(i)))
+	}
+	return events
+}
+
+// unpublished returns the visible rows after an id that are not settled, in order.
+func (f *fakeTable) unpublished(after, last int64) (events []*Event) {
+	for _, row := range f.rows[min(after, int64(len(f.rows))):min(last, int64(len(f.rows)))] {
+		if row.visible && !row.published {
+			events = append(events, row.event)
+		}
+	}
+	return events
+}
+
+func (f *fakeTable) row(ref Ref) *fakeRow { return f.rows[ref.ID-1] }
+
+func (f *fakeTable) settled(ref Ref) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.row(ref).published
+}
+
+// open returns how many committed events are not settled.
+func (f *fakeTable) open() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.unpublished(0, int64(len(f.rows))))
+}
+
+func (f *fakeTable) parkedKeys() []Key {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Collect(maps.Keys(f.parked))
+}
+
+func (f *fakeTable) request(verb string, key Key) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.requests = append(f.requests, fakeRequest{verb, key})
+}
+
+func (f *fakeTable) requestsOpen() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.requests)
+}
+
+// leased tells whose the lease is, if it has not run out.
+func (f *fakeTable) leased() (Owner, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.owner, f.expires.After(time.Now())
+}
+
+// steal gives the lease to another relay, as an operator or a wrong clock may.
+func (f *fakeTable) steal(until time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.epoch++
+	f.owner, f.expires = Owner{ID: uuid.New(), Name: "thief"}, until
+}
+
+func testEvent(id int64, key Key) *Event {
+	return &Event{ID: id, EventID: uuid.New(), Type: "order.confirmed.v1", Topic: key.Topic, PartitionKey: key.PartitionKey, Payload: []byte(`{}`)}
+}
+
+func ids(events []*Event) (ids []int64) {
+	for _, e := range events {
+		ids = append(ids, e.ID)
+	}
+	return ids
+}

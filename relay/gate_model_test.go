@@ -1,0 +1,220 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+)
+
+// gateModel drives a gate through a random history and checks each step against what must hold: the events of a key go out in the order of their ids,
+// never while others of the key are outstanding, and nothing that is in Kafka goes out again.
+type gateModel struct {
+	t      *testing.T
+	seed   uint64
+	rand   *rand.Rand
+	now    time.Time
+	gate   *gate
+	table  *fakeTable
+	source *fakeSource
+
+	outstanding map[Key][]*Event
+	sent        []Key
+	acked       map[Ref]bool
+	unsettled   []*Event
+
+	// calm lets everything succeed.
+	calm bool
+}
+
+func newGateModel(t *testing.T, seed uint64) *gateModel {
+	m := &gateModel{
+		t: t, seed: seed, rand: rand.New(rand.NewPCG(seed, 0)), now: time.Unix(1000, 0), table: newFakeTable(),
+		outstanding: map[Key][]*Event{}, acked: map[Ref]bool{},
+	}
+	m.gate = newGate(200, 1<<20, func() time.Time { return m.now })
+	m.source = &fakeSource{table: m.table}
+	if err := m.source.Start(context.Background(), m.gate); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+func (m *gateModel) fatal(format string, args ...any) {
+	m.t.Helper()
+	m.t.Fatalf("seed %d: %s", m.seed, fmt.Sprintf(format, args...))
+}
+
+func (m *gateModel) key() Key {
+	return Key{fmt.Sprintf("topic-%d", m.rand.IntN(2)), fmt.Sprintf("key-%d", m.rand.IntN(4))}
+}
+
+func (m *gateModel) step() {
+	m.now = m.now.Add(time.Duration(m.rand.IntN(100)) * time.Millisecond)
+	switch m.rand.IntN(10) {
+	case 0, 1, 2:
+		m.table.insert(m.key())
+	case 3, 4:
+		m.read()
+	case 5, 6:
+		m.answer()
+	case 7:
+		m.settle()
+	case 8:
+		m.release()
+	case 9:
+		m.gate.spillStuck(m.now.Add(-300 * time.Millisecond))
+	}
+}
+
+// read has answers and settles come between the snapshot and the admission.
+func (m *gateModel) read() {
+	if keys, topics := m.gate.takeReleased(); len(keys)+len(topics) > 0 {
+		m.source.Reread(keys, topics)
+	}
+	free, _ := m.gate.free()
+	if free == 0 {
+		return
+	}
+	m.gate.beginRead()
+	defer m.gate.endRead()
+	batch, err := m.source.Read(context.Background(), min(free, 1+m.rand.IntN(8)))
+	if err != nil {
+		m.fatal("read: %v", err)
+	}
+	for range m.rand.IntN(3) {
+		m.answer()
+		m.settle()
+	}
+	m.ready(m.gate.admit(batch.Events))
+}
+
+// ready takes what goes out.
+func (m *gateModel) ready(events []*Event) {
+	calls := map[Key][]*Event{}
+	for _, e := range events {
+		calls[e.Key()] = append(calls[e.Key()], e)
+	}
+	for key, call := range calls {
+		if n := len(m.outstanding[key]); n > 0 {
+			m.fatal("%v goes out while %d of %v are outstanding", ids(call), n, key)
+		}
+		var want []int64
+		for _, row := range m.table.rows {
+			if row.event.Key() == key && !row.published && !m.acked[row.event.Ref()] {
+				want = append(want, row.event.ID)
+			}
+		}
+		if got := ids(call); len(want) < len(got) || !slices.Equal(got, want[:len(got)]) {
+			m.fatal("%v of %v goes out, but the oldest not in Kafka are %v", got, key, want)
+		}
+		m.outstanding[key] = call
+	}
+}
+
+// answer gives outcomes for all that is outstanding of a key, in one or several batches.
+func (m *gateModel) answer() {
+	for key, call := range m.outstanding {
+		if len(call) == 0 {
+			continue
+		}
+		if m.rand.IntN(2) == 0 {
+			continue
+		}
+		n := 1 + m.rand.IntN(len(call))
+		m.outstanding[key] = call[n:]
+		m.resolve(m.outcomesOf(key, call[:n]))
+		return
+	}
+}
+
+func (m *gateModel) outcomesOf(key Key, call []*Event) (os []outcome) {
+	for i, e := range call {
+		if m.calm || m.rand.IntN(6) > 0 {
+			m.acked[e.Ref()] = true
+			os = append(os, outcome{e, nil})
+			continue
+		}
+		class := []Class{ClassEvent, ClassTopic, ClassHeld}[m.rand.IntN(3)]
+		os = append(os, outcome{e, failure(class)})
+		follow := class
+		if class == ClassEvent {
+			follow = ClassHeld
+		}
+		os = append(os, outcomes(failure(follow), call[i+1:]...)...)
+		os = append(os, outcomes(failure(follow), m.outstanding[key]...)...)
+		m.outstanding[key] = nil
+		return os
+	}
+	return os
+}
+
+func (m *gateModel) resolve(os []outcome) {
+	v := m.gate.resolve(os)
+	m.unsettled = append(m.unsettled, v.acked...)
+	m.ready(v.ready)
+}
+
+func (m *gateModel) settle() {
+	if len(m.unsettled) == 0 {
+		return
+	}
+	n := 1 + m.rand.IntN(len(m.unsettled))
+	events := m.unsettled[:n]
+	m.unsettled = m.unsettled[n:]
+	var refs []Ref
+	for _, e := range events {
+		refs = append(refs, e.Ref())
+	}
+	if settled, err := m.source.Settle(context.Background(), refs); err != nil || settled != n {
+		m.fatal("settled %d of %d: %v", settled, n, err)
+	}
+	m.gate.settled(events)
+}
+
+func (m *gateModel) release() {
+	for _, name := range m.gate.HeldTopics() {
+		m.gate.topicReady(name)
+	}
+	for key := range m.gate.parked {
+		if m.gate.hold(key) {
+			m.gate.unpark(key)
+			m.gate.unhold(key)
+		}
+	}
+}
+
+// finish lets everything succeed and checks that nothing was forgotten.
+func (m *gateModel) finish() {
+	m.calm = true
+	for range 10_000 {
+		m.release()
+		m.read()
+		m.answer()
+		m.settle()
+		if m.table.open() == 0 {
+			break
+		}
+	}
+	if n := m.table.open(); n > 0 {
+		m.fatal("%d events never went out", n)
+	}
+	wantEmpty(m.t, m.gate)
+	if len(m.gate.keys) > 0 || len(m.gate.parked) > 0 || len(m.gate.requested) > 0 {
+		m.fatal("left in the gate: keys %v, parked %v, requested %v", m.gate.keys, m.gate.parked, m.gate.requested)
+	}
+}
+
+func TestGateKeepsOrderAndForgetsNothingInAnyHistory(t *testing.T) {
+	t.Parallel()
+	first := rand.Uint64()
+	for seed := first; seed < first+300; seed++ {
+		m := newGateModel(t, seed)
+		for range 400 {
+			m.step()
+		}
+		m.finish()
+	}
+}
