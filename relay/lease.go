@@ -101,7 +101,8 @@ func (k *keeper) run(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case k.expired():
+		case k.expired(), k.remaining() == 0:
+			k.expire()
 			return k.tooLate()
 		case errors.Is(err, ErrLeaseLost):
 			k.expire()
