@@ -1,0 +1,141 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+const (
+	// quickPause is as short as the reference's pause can be made without keeping the database busy all the time.
+	quickPause = time.Millisecond
+	// usualPause is the pause that the reference is configured with.
+	usualPause = 500 * time.Millisecond
+	// arrivalLimit is how long the last events may take to arrive.
+	arrivalLimit = 30 * time.Second
+)
+
+// clocks are the two ways to tell when an event was in Kafka.
+type clocks struct {
+	// appended counts to the broker's own stamp, which is cut to whole milliseconds: up to 1 ms too little.
+	appended spread
+	// arrived counts to a consumer that has the record in hand: a little too much.
+	arrived spread
+}
+
+// live measures how soon an event is in Kafka after its commit.
+func (b *bench) live(ctx context.Context) ([]Measure, error) {
+	ours := b.relayFollowing()
+	others := []subject{b.referenceFollowing(quickPause), b.referenceFollowing(usualPause)}
+	found := map[string][]clocks{}
+	for pair := range b.pairs {
+		for _, s := range append([]subject{ours}, others...) {
+			c, err := b.liveOne(ctx, s)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", s.name, err)
+			}
+			found[s.name] = append(found[s.name], c)
+			b.say("live %d/%d  %-22s arrived %s; appended %s", pair+1, b.pairs, s.name, c.arrived, c.appended)
+		}
+	}
+	var all []Measure
+	for _, other := range others {
+		all = append(all, liveMeasures(found[ours.name], found[other.name], other.name)...)
+	}
+	return all, nil
+}
+
+// liveMeasures compares quantile by quantile, by both clocks.
+func liveMeasures(ours, others []clocks, against string) []Measure {
+	var all []Measure
+	for _, clock := range []struct {
+		name string
+		of   func(clocks) spread
+	}{
+		{"commit to consumer", func(c clocks) spread { return c.arrived }},
+		{"commit to append", func(c clocks) spread { return c.appended }},
+	} {
+		for _, q := range quantiles() {
+			pick := func(runs []clocks) (values []float64) {
+				for _, r := range runs {
+					values = append(values, milliseconds(q.of(clock.of(r))))
+				}
+				return values
+			}
+			m := compare(Measure{Name: "live: " + clock.name + ", " + q.name, Unit: "ms", Against: against, Better: lower}, pick(ours), pick(others))
+			m.Judged = against == usualSubject() && q.name == "p50"
+			if q.limit > 0 {
+				m.aim(fmt.Sprintf("below %s", q.limit), m.Ours.Median < milliseconds(q.limit))
+			}
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+func usualSubject() string { return fmt.Sprintf("reference, every %s", usualPause) }
+
+// liveOne lets the writers write while the subject publishes.
+func (b *bench) liveOne(ctx context.Context, s subject) (c clocks, err error) {
+	err = b.stand.withTopic(ctx, func(topic string) error {
+		if err := errors.Join(b.stand.clear(ctx), b.stand.rest(ctx)); err != nil {
+			return err
+		}
+		l, err := b.stand.listen(ctx, topic)
+		if err != nil {
+			return err
+		}
+		defer l.Close()
+		commits, err := b.writeAndPublish(ctx, s, topic, l)
+		if err != nil {
+			return err
+		}
+		c = l.latencies(commits)
+		ledger, err := b.stand.readLedger(ctx)
+		if err != nil {
+			return err
+		}
+		return b.stand.verify(ctx, topic, ledger)
+	})
+	return c, err
+}
+
+// writeAndPublish returns when the measured events were committed and all of them have arrived, with the subject stopped.
+func (b *bench) writeAndPublish(ctx context.Context, s subject, topic string, l *listener) (commits, error) {
+	following, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- s.run(following) }()
+	found, err := b.write(ctx, topic, l)
+	stop()
+	return found, errors.Join(err, <-ended)
+}
+
+// write opens the writers, waits until their first events have arrived, which opens everything on the way, and then writes what is measured.
+func (b *bench) write(ctx context.Context, topic string, l *listener) (commits, error) {
+	w, err := b.stand.openWriters(ctx, b.writers, topic)
+	if err != nil {
+		return nil, err
+	}
+	defer w.Close()
+	first, err := w.each(func(one *writer) error { return one.write(ctx) })
+	if err != nil {
+		return nil, err
+	}
+	if err := l.await(ctx, len(first)); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	interval := time.Duration(b.writers) * time.Second / time.Duration(b.rate)
+	found, err := w.each(func(one *writer) error {
+		return one.keepWriting(ctx, began.Add(one.offset(interval)), interval, began.Add(b.liveFor))
+	})
+	if err != nil {
+		return nil, err
+	}
+	if rate := float64(len(found)) / time.Since(began).Seconds(); rate < 0.95*float64(b.rate) {
+		b.say("the writers reached only %.0f of %d events/s", rate, b.rate)
+	}
+	return found, l.await(ctx, len(first)+len(found))
+}
