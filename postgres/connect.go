@@ -70,11 +70,13 @@ func (c connector) attempt(ctx context.Context, settings map[string]string) (*pg
 		cc.ConnectTimeout = connectTimeout
 	}
 	cc.DialFunc = keepingAlive(cc.DialFunc)
+	// Nothing is prepared: a pooler may give each statement another session, and a plan that is made each time knows the table as it is.
+	cc.DefaultQueryExecMode = pgx.QueryExecModeExec
 	conn, err := pgx.ConnectConfig(ctx, cc)
 	if err != nil {
 		return nil, err
 	}
-	// Where the pool is told to prepare nothing, as behind an old pooler, the type of a parameter comes from here.
+	// What is not prepared takes the types of its parameters from here.
 	conn.TypeMap().RegisterDefaultPgType([]uuid.UUID(nil), "_uuid")
 	return conn, nil
 }

@@ -101,7 +101,8 @@ func lockLanes(ctx context.Context, tx pgx.Tx, row sourceRow) error {
 		return nil
 	}
 	return fmt.Errorf("outbox.lane holds the lanes %v, and outbox.source says 0 to %d: it was changed by hand or restored in part; "+
-		"stop all relays of this table, then run: outbox migrate up --table %s", found, row.lanes-1, row.table)
+		"stop all relays of this table, delete the lanes that are too many, and run for those that are missing: outbox migrate up --table %s",
+		found, row.lanes-1, row.table)
 }
 
 // takeLanes takes the locked lanes, all or none: none when another owner's lease has not expired.

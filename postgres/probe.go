@@ -30,6 +30,8 @@ type probe struct {
 	warnings []string
 	// pooled tells that the backend changes behind the connection, so that no backend can be called one's own.
 	pooled bool
+	// indexed tells that the index for what is unpublished is there.
+	indexed bool
 }
 
 // querier is a connection, a pool or a transaction.
@@ -59,7 +61,7 @@ func inspect(ctx context.Context, conn *pgx.Conn, table tableName, mode SettleMo
 	if err := shape.check(table, mode); err != nil {
 		return probe{}, err
 	}
-	p.row.headers, p.row.sequence = shape.headers, shape.sequence
+	p.row.headers, p.row.sequence, p.indexed = shape.headers, shape.sequence, shape.indexed
 	session, err := readSession(ctx, conn)
 	if err != nil {
 		return probe{}, err

@@ -12,6 +12,9 @@ import (
 // callTimeout bounds every call to the database, whatever the caller's context says: on a half-open connection nothing else would end it.
 const callTimeout = 30 * time.Second
 
+// pingTimeout bounds the question whether a connection still answers. A connection that does not is made anew.
+const pingTimeout = 3 * time.Second
+
 // errNotOpen is the answer before Open has succeeded, and after a connection has broken.
 var errNotOpen = errors.New("it is not open: call Open first")
 
@@ -25,6 +28,8 @@ type runner interface {
 type session struct {
 	// name says in errors what the connection is for.
 	name string
+	// limit bounds each call.
+	limit time.Duration
 	// turn holds one token; its holder alone touches conn. A channel and not a mutex, so that waiting for it obeys the context.
 	turn chan struct{}
 	// conn is nil before the first open and after close.
@@ -32,12 +37,12 @@ type session struct {
 }
 
 func newSession(name string) *session {
-	return &session{name: name, turn: make(chan struct{}, 1)}
+	return &session{name: name, limit: callTimeout, turn: make(chan struct{}, 1)}
 }
 
 // run lends the connection to fn. It never connects: a term works with the connections that Open gave it.
 func (s *session) run(ctx context.Context, fn func(context.Context, *pgx.Conn) error) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
 	if err := s.take(ctx); err != nil {
 		return err
@@ -51,11 +56,13 @@ func (s *session) run(ctx context.Context, fn func(context.Context, *pgx.Conn) e
 
 // repair makes the connection anew with connect, unless it is there and answers.
 func (s *session) repair(ctx context.Context, connect func(context.Context) (*pgx.Conn, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, s.limit)
+	defer cancel()
 	if err := s.take(ctx); err != nil {
 		return err
 	}
 	defer s.give()
-	if s.conn != nil && !s.conn.IsClosed() && s.conn.Ping(ctx) == nil {
+	if s.answers(ctx) {
 		return nil
 	}
 	s.drop()
@@ -65,6 +72,15 @@ func (s *session) repair(ctx context.Context, connect func(context.Context) (*pg
 	}
 	s.conn = conn
 	return nil
+}
+
+func (s *session) answers(ctx context.Context) bool {
+	if s.conn == nil || s.conn.IsClosed() {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, min(pingTimeout, s.limit/3))
+	defer cancel()
+	return s.conn.Ping(ctx) == nil
 }
 
 // close ends the connection; a call that is under way ends first.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -29,6 +30,8 @@ type Source struct {
 	// open is what the last Open found; nil before, and after Close.
 	open   atomic.Pointer[opened]
 	closed atomic.Bool
+	// unindexed is what the last look at the index found.
+	unindexed atomic.Bool
 }
 
 // opened is what a term works with.
@@ -81,6 +84,11 @@ func (s *Source) Open(ctx context.Context) (relay.SourceInfo, error) {
 		return relay.SourceInfo{}, fmt.Errorf("open the source %s: %w", s.table, err)
 	}
 	s.open.Store(o)
+	if s.closed.Load() {
+		// Close came while connections were made: nobody else would end those.
+		s.Close()
+		return relay.SourceInfo{}, fmt.Errorf("open the source %s: it was closed", s.table)
+	}
 	return relay.SourceInfo{
 		Name:           s.table.String(),
 		ID:             o.row.id,
@@ -91,10 +99,8 @@ func (s *Source) Open(ctx context.Context) (relay.SourceInfo, error) {
 }
 
 func (s *Source) begin(ctx context.Context) (*opened, []string, error) {
-	for _, session := range s.term() {
-		if err := session.repair(ctx, s.connect); err != nil {
-			return nil, nil, err
-		}
+	if err := s.repair(ctx); err != nil {
+		return nil, nil, err
 	}
 	var found probe
 	err := s.lease.run(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
@@ -104,6 +110,7 @@ func (s *Source) begin(ctx context.Context) (*opened, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	s.unindexed.Store(!found.indexed)
 	var own []int32
 	if !found.pooled {
 		own = s.pids()
@@ -115,6 +122,19 @@ func (s *Source) begin(ctx context.Context) (*opened, []string, error) {
 		leases:   &leases{db: s.lease, row: found.row},
 		failures: &failures{db: s.state, row: found.row},
 	}, found.warnings, nil
+}
+
+// repair makes the connections that are missing, all at once: each may have to wait for a dead one first.
+func (s *Source) repair(ctx context.Context) error {
+	sessions := s.term()
+	errs := make([]error, len(sessions))
+	var wg sync.WaitGroup
+	for i, session := range sessions {
+		wg.Go(func() { errs[i] = session.repair(ctx, s.connect) })
+	}
+	wg.Wait()
+	// They fail for one reason, mostly: the server is away.
+	return firstError(errs...)
 }
 
 // term returns the sessions that a term works with. The watch is not one of them: a scrape that is given up must not end a term.

@@ -140,7 +140,7 @@ VALUES ($1, '', '', '', '{}', 'a', 'k')`, id)
 	}
 }
 
-// calls are all that a term asks of the database, each with the session it runs on.
+// calls are what is asked of an open source, by name.
 func calls(s *Source, c relay.Claim, ref relay.Ref) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"Start":      func(ctx context.Context) error { return s.Start(ctx, nobodyHeld{}) },
@@ -153,6 +153,19 @@ func calls(s *Source, c relay.Claim, ref relay.Ref) map[string]func(context.Cont
 		"Backlog":    func(ctx context.Context) error { _, err := s.Backlog(ctx); return err },
 		"Status":     func(ctx context.Context) error { _, err := s.Status(ctx); return err },
 		"Release":    func(ctx context.Context) error { return s.Release(ctx, c) },
+	}
+}
+
+// callAll makes each of the calls but Release, which must succeed.
+func callAll(t *testing.T, s *Source, c relay.Claim, ref relay.Ref, when string) {
+	t.Helper()
+	for name, call := range calls(s, c, ref) {
+		if name == "Release" {
+			continue
+		}
+		if err := call(t.Context()); err != nil {
+			t.Errorf("%s %s: %v", name, when, err)
+		}
 	}
 }
 
@@ -188,14 +201,7 @@ func TestACancelledCallLeavesNothingBroken(t *testing.T) {
 			t.Fatalf("Open after a cancelled %s: %v", name, err)
 		}
 		c = claim(t, s, c.Owner)
-		for again, call := range calls(s, c, ref) {
-			if again == "Release" {
-				continue
-			}
-			if err := call(t.Context()); err != nil {
-				t.Errorf("%s after a cancelled %s: %v", again, name, err)
-			}
-		}
+		callAll(t, s, c, ref, "after a cancelled "+name)
 	}
 	eventually(t, "no session is left inside a transaction", func() bool {
 		return queryOne[int](t, db, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
@@ -229,14 +235,7 @@ func TestOpenRepairsABrokenConnection(t *testing.T) {
 			t.Fatalf("Open after the end of the %s connection: %v", b.session.name, err)
 		}
 		c = claim(t, s, c.Owner)
-		for name, call := range calls(s, c, ref) {
-			if name == "Release" {
-				continue
-			}
-			if err := call(t.Context()); err != nil {
-				t.Errorf("%s after the repair of the %s connection: %v", name, b.session.name, err)
-			}
-		}
+		callAll(t, s, c, ref, "after the repair of the "+b.session.name+" connection")
 	}
 }
 
@@ -263,14 +262,7 @@ func TestADrainedPoolDoesNotStopTheSource(t *testing.T) {
 	}
 	s := openSource(t, small, Config{})
 	c := claim(t, s, owner("a"))
-	for name, call := range calls(s, c, insert(t, db, orders, 1)[0]) {
-		if name == "Release" {
-			continue
-		}
-		if err := call(t.Context()); err != nil {
-			t.Errorf("%s beside a drained pool: %v", name, err)
-		}
-	}
+	callAll(t, s, c, insert(t, db, orders, 1)[0], "beside a drained pool")
 }
 
 func TestAClosedSourceSaysSo(t *testing.T) {
@@ -294,34 +286,31 @@ func TestAClosedSourceSaysSo(t *testing.T) {
 	})
 }
 
-func TestEveryWayToSendStatementsWorks(t *testing.T) {
+// Behind a pooler the next statement may find another session, where nothing of this one is prepared (BL-092).
+func TestNothingIsPreparedOrLeftInASession(t *testing.T) {
 	t.Parallel()
-	for _, mode := range []pgx.QueryExecMode{
-		pgx.QueryExecModeCacheStatement, pgx.QueryExecModeCacheDescribe, pgx.QueryExecModeDescribeExec, pgx.QueryExecModeExec,
-		pgx.QueryExecModeSimpleProtocol,
-	} {
-		t.Run(mode.String(), func(t *testing.T) {
-			t.Parallel()
-			db := newDatabase(t)
-			s := openSource(t, reconfigured(t, db, func(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = mode }), Config{})
-			c := claim(t, s, owner("a"))
-			refs := insert(t, db, orders, 2)
-			park(t, s, c, parked(orders, refs[0]))
-			requested(t, db, VerbSkip, orders)
-			same(t, "released", requests(t, s, c, always), []relay.Key{orders})
-			same(t, "settled", settle(t, s, refs), 1)
-			for name, call := range calls(s, c, refs[1]) {
-				if name == "Release" {
-					continue
-				}
-				if err := call(t.Context()); err != nil {
-					t.Errorf("%s: %v", name, err)
-				}
-			}
-			if err := s.Release(t.Context(), c); err != nil {
-				t.Error(err)
-			}
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	c := claim(t, s, owner("a"))
+	refs := insert(t, db, orders, 2)
+	park(t, s, c, parked(orders, refs[0]))
+	requested(t, db, VerbSkip, orders)
+	same(t, "released", requests(t, s, c, always), []relay.Key{orders})
+	callAll(t, s, c, refs[1], "in one session")
+	for _, session := range append(s.term(), s.watch) {
+		err := session.run(t.Context(), func(ctx context.Context, conn *pgx.Conn) error {
+			var left string
+			err := conn.QueryRow(ctx, `SELECT concat_ws(', ',
+    (SELECT string_agg(statement, '; ') FROM pg_prepared_statements WHERE name <> ''),
+    (SELECT string_agg(name || '=' || setting, '; ') FROM pg_settings WHERE source = 'session'),
+    (SELECT string_agg(relname, '; ') FROM pg_class WHERE pg_my_temp_schema() = relnamespace),
+    (SELECT string_agg(mode, '; ') FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory'))`).Scan(&left)
+			same(t, "what is left in the session of the "+session.name, left, "")
+			return err
 		})
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }
 

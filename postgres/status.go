@@ -85,15 +85,30 @@ type Status struct {
 }
 
 // Backlog returns what waits, cheaply enough for every scrape: it counts to 100,000 and gives up after 3 s. It uses a connection of
-// its own, made when it is missing, so it neither waits for the relay nor ends its term.
+// its own, made when it is missing, so it neither waits for the relay nor ends its term. It logs when the index goes or comes back.
 func (s *Source) Backlog(ctx context.Context) (Backlog, error) {
 	o, err := s.now("count the backlog of")
 	if err != nil {
 		return Backlog{}, err
 	}
-	return glance(ctx, watcher{s}, o.row, backlogTimeout, func(ctx context.Context, tx pgx.Tx) (Backlog, error) {
+	b, err := glance(ctx, watcher{s}, o.row, backlogTimeout, func(ctx context.Context, tx pgx.Tx) (Backlog, error) {
 		return readBacklog(ctx, tx, o.row, backlogLimit)
 	})
+	if err != nil {
+		return Backlog{}, err
+	}
+	s.reportIndex(b.Indexed)
+	return b, nil
+}
+
+// reportIndex logs when the index goes and when it is back: an ORM that syncs its schema drops it without a word.
+func (s *Source) reportIndex(indexed bool) {
+	switch was := s.unindexed.Swap(!indexed); {
+	case !indexed && !was:
+		s.cfg.Logger.Warn(missingIndex(s.table))
+	case indexed && was:
+		s.cfg.Logger.Info("the index for what is unpublished is back", "table", s.table.String())
+	}
 }
 
 // Status returns all that is known of the source. It counts to 1,000,000 and gives up after 10 s.

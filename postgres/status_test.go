@@ -1,6 +1,8 @@
 package postgres
 
 import (
+	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -96,10 +98,17 @@ func TestBacklogSaysWhenTheIndexIsGone(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
 	s := openSource(t, db, Config{})
+	var log strings.Builder
+	s.cfg.Logger = slog.New(slog.NewTextHandler(&log, nil))
 	exec(t, db, `DROP INDEX ix_outbox_event_unpublished`)
 	same(t, "Indexed", backlog(t, s).Indexed, false)
+	same(t, "Indexed again", backlog(t, s).Indexed, false)
 	exec(t, db, `CREATE INDEX other ON outbox_event (id) WHERE published_at IS NULL`)
 	same(t, "Indexed by another name", backlog(t, s).Indexed, true)
+	same(t, "Indexed by another name, again", backlog(t, s).Indexed, true)
+	if got := log.String(); strings.Count(got, "\n") != 2 || !strings.Contains(got, "CREATE INDEX") || !strings.Contains(got, "is back") {
+		t.Errorf("the log says %q, want the loss and the return, once each", got)
+	}
 }
 
 func TestStatusShowsTheWholeSource(t *testing.T) {
