@@ -2,6 +2,7 @@ package migrate_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -15,7 +16,8 @@ import (
 // Each alteration of the contract's table is found, and is gone when the statement that mends it has run.
 func TestEachDifferenceIsFoundAndMended(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct {
+	db := pgtest.New(t)
+	for i, c := range []struct {
 		alter string
 		want  []string
 	}{
@@ -63,14 +65,18 @@ func TestEachDifferenceIsFoundAndMended(t *testing.T) {
 	} {
 		t.Run(c.alter, func(t *testing.T) {
 			t.Parallel()
-			conn := pgtest.New(t).Conn(t)
+			conn := db.Conn(t)
+			schema := fmt.Sprintf("case_%d", i)
+			table := schema + ".outbox_event"
+			mustUp(t, conn, migrate.Config{Table: table})
+			mustExec(t, conn, "SET search_path TO "+schema)
 			mustExec(t, conn, c.alter)
-			ds := mustCheck(t, conn, "outbox_event")
+			ds := mustCheck(t, conn, table)
 			if got := codes(ds); !slices.Equal(got, c.want) {
 				t.Fatalf("found %v, want %v: %v", got, c.want, ds)
 			}
 			mend(t, conn, ds)
-			if ds := mustCheck(t, conn, "outbox_event"); ds != nil {
+			if ds := mustCheck(t, conn, table); ds != nil {
 				t.Errorf("after mending: %v", ds)
 			}
 		})

