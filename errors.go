@@ -13,7 +13,8 @@ var (
 	// ErrNoHeadersColumn: an event has headers and the table has no column for them. The transaction goes on, unless the writer was
 	// configured with [HeadersAssumed].
 	ErrNoHeadersColumn = errors.New("table has no column headers of type jsonb")
-	// ErrDuplicateID: the table holds an event of that id already. The transaction can only be rolled back.
+	// ErrDuplicateID: a unique constraint refused the events: the table holds one of that id already, unless constraints or triggers were
+	// added. The transaction can only be rolled back.
 	ErrDuplicateID = errors.New("event id is in the table already")
 	// ErrNotStored: the database accepted the statement and stored fewer rows. Roll back, or those events are lost.
 	ErrNotStored = errors.New("events were not stored")
@@ -37,6 +38,7 @@ type Problem struct {
 	Remedy string
 }
 
+// String says it in one line.
 func (p Problem) String() string {
 	return fmt.Sprintf("event %d: %s: %s: %s", p.Event, p.Field, p.Text, p.Remedy)
 }

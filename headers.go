@@ -52,20 +52,16 @@ func (p *Prepared) addColumn() string {
 	return fmt.Sprintf("add it with ALTER TABLE %s ADD COLUMN headers jsonb, or write the events without headers", p.table)
 }
 
-// headersText returns the headers as a JSON object sorted by name, "" for none.
-func headersText(headers map[string]string) string {
+// headersText returns the headers as a JSON object sorted by name, "" for none. Names and values are checked by checkHeaders.
+func headersText(headers map[string]string) (string, *fault) {
 	if len(headers) == 0 {
-		return ""
+		return "", nil
 	}
-	var b strings.Builder
-	for i, name := range slices.Sorted(maps.Keys(headers)) {
-		b.WriteByte("{,"[min(i, 1)])
-		b.Write(mustMarshal(name))
-		b.WriteByte(':')
-		b.Write(mustMarshal(headers[name]))
+	text, err := marshal(headers)
+	if err != nil {
+		return "", faultf("correct them", "cannot be marshalled: %v", err)
 	}
-	b.WriteByte('}')
-	return b.String()
+	return string(text), nil
 }
 
 func checkHeaders(headers map[string]string, report func(field string, f *fault)) {

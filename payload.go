@@ -60,12 +60,3 @@ func marshal(value any) ([]byte, error) {
 	}
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
-
-// mustMarshal is marshal for a string, which cannot fail.
-func mustMarshal(s string) []byte {
-	text, err := marshal(s)
-	if err != nil {
-		panic(err)
-	}
-	return text
-}

@@ -28,8 +28,10 @@ func (w *Writer) row(e Event, c *checker) row {
 	c.check(&e)
 	payload, f := payloadText(&e)
 	c.report("Payload", f)
+	headers, f := headersText(e.Headers)
+	c.report("Headers", f)
 	r := row{e.ID, [columnCount]string{
-		e.ID.String(), e.AggregateType, e.AggregateID, e.Type, string(payload), e.Topic, e.PartitionKey, headersText(e.Headers),
+		e.ID.String(), e.AggregateType, e.AggregateID, e.Type, string(payload), e.Topic, e.PartitionKey, headers,
 	}}
 	c.size(r)
 	return r
