@@ -3,6 +3,7 @@ package kafka
 import (
 	"errors"
 	"fmt"
+	"io"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -157,7 +158,11 @@ func unknownError(topic string, cause error) *relay.PublishError {
 // outageError says why the brokers cannot be used at all.
 func outageError(doing, brokers string, err error) *relay.PublishError {
 	text := fmt.Errorf("%s %s: %w", doing, brokers, err)
-	if advice := rule(err).advice; advice != "" {
+	advice := rule(err).advice
+	if errors.Is(err, io.EOF) {
+		advice = "the broker hung up: compare the settings of TLS and SASL with those of its listener"
+	}
+	if advice != "" {
 		text = fmt.Errorf("%w: %s", text, advice)
 	}
 	return &relay.PublishError{Class: relay.ClassOutage, Code: codeOf(err, codeUnreachable), Err: text}
