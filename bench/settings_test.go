@@ -1,0 +1,39 @@
+package main
+
+import (
+	"io"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestWhatToMeasureMayStandBeforeOrBehindTheFlags(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args, what string
+		pairs      int
+	}{{"drain", "drain", 5}, {"drain --pairs 7", "drain", 7}, {"--pairs 7 live", "live", 7}, {"live", "live", 5}} {
+		s, err := parse(strings.Fields(c.args), io.Discard)
+		if err != nil || s.what != c.what || s.pairs != c.pairs {
+			t.Errorf("%s: got %s, %d pairs, %v, want %s, %d pairs", c.args, s.what, s.pairs, err, c.what, c.pairs)
+		}
+	}
+}
+
+func TestSmokeLeavesAloneWhatWasGiven(t *testing.T) {
+	t.Parallel()
+	s, err := parse(strings.Fields("drain --smoke --rows 777"), io.Discard)
+	if err != nil || s.rows != 777 || s.liveFor != 2*time.Second {
+		t.Errorf("got %d rows, %s, %v, want 777 rows, 2s", s.rows, s.liveFor, err)
+	}
+}
+
+func TestEverythingWrongIsSaidAtOnce(t *testing.T) {
+	t.Parallel()
+	_, err := parse(strings.Fields("speed --pairs 0 --rate 0"), io.Discard)
+	for _, want := range []string{`"speed"`, "--pairs", "--rate"} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want it to name %s", err, want)
+		}
+	}
+}
