@@ -167,8 +167,9 @@ func (r *reader) startFilter(s *statement) string {
 		conditions = append(conditions, fmt.Sprintf("e.topic::text <> ALL (%s::text[])", s.param(pgtype.TextArrayOID, r.heldTopics)))
 	}
 	if r.parked {
-		conditions = append(conditions, fmt.Sprintf(`NOT EXISTS (SELECT FROM outbox.parked_key p
-        WHERE p.source = %s AND p.topic = e.topic::text AND p.key_hash = sha256(convert_to(e.partition_key::text, 'UTF8')))`,
+		// A scalar subquery is one index lookup for each row. EXISTS would be joined or hashed, that is, read all parked keys for each page.
+		conditions = append(conditions, fmt.Sprintf(`(SELECT p.lane FROM outbox.parked_key p
+        WHERE p.source = %s AND p.topic = e.topic::text AND p.key_hash = sha256(convert_to(e.partition_key::text, 'UTF8'))) IS NULL`,
 			s.param(pgtype.UUIDOID, [16]byte(r.row.id))))
 	}
 	return strings.Join(conditions, " AND ")
