@@ -82,90 +82,75 @@ func TestABusyPartitionKeepsTheOrderOfEveryKeyThroughRejections(t *testing.T) {
 	for partition := range int32(2) {
 		poisonous(c, topic, partition, kerr.InvalidRecord)
 	}
-	const keys, rounds, perRound = 40, 25, 5
-	all := newOutcomes(t)
-	blamed := map[int]bool{}
-	finished := make(chan string, keys)
+	const keys, rounds = 40, 25
+	blamed := 0
+	finished := make(chan error, keys)
 	for k := range keys {
-		var ids []int
+		var calls [][]*relay.Event
 		for r := range rounds {
-			for i := range perRound {
-				ids = append(ids, (k*rounds+r)*perRound+i)
-			}
+			call := roundOf(topic, fmt.Sprint(k), 4*(k*rounds+r))
 			if r%7 == k%7 {
-				blamed[ids[len(ids)-2]] = true
+				call[2] = poisoned(int(call[2].ID), topic, fmt.Sprint(k))
+				blamed++
 			}
+			calls = append(calls, call)
 		}
-		go func() { finished <- publishInRounds(p, all, topic, fmt.Sprint(k), ids, perRound, blamed) }()
+		go func() { finished <- publishCalls(p, calls) }()
 	}
 	for range keys {
-		if problem := <-finished; problem != "" {
-			t.Error(problem)
+		if err := <-finished; err != nil {
+			t.Error(err)
 		}
 	}
-	got := idsByKey(t, consumed(t, c.ListenAddrs(), topic))
-	for key, ids := range got {
+	total := 0
+	for key, ids := range idsByKey(t, consumed(t, c.ListenAddrs(), topic)) {
+		total += len(ids)
 		if !slices.IsSorted(ids) {
 			t.Errorf("key %s: %v", key, ids)
 		}
 	}
-	total := 0
-	for _, ids := range got {
-		total += len(ids)
-	}
-	if want := keys*rounds*perRound - 2*len(blamed); total != want {
+	if want := keys*rounds*4 - 2*blamed; total != want {
 		t.Errorf("%d records, want %d: all but the poisoned and the one behind each", total, want)
 	}
 }
 
-// publishInRounds publishes the ids of one key, perRound in a call, each call when the one before is done. It returns what was wrong.
-func publishInRounds(p *Publisher, all *outcomes, topic, key string, ids []int, perRound int, blamed map[int]bool) string {
-	for round := range slices.Chunk(ids, perRound) {
-		var events []*relay.Event
-		for _, id := range round {
-			e := event(id, topic, key)
-			if blamed[id] {
-				e = poisoned(id, topic, key)
-			}
-			events = append(events, e)
-		}
-		results := make(chan string, perRound)
-		p.Publish(events, func(e *relay.Event, err error) {
-			all.done(e, err)
-			results <- fmt.Sprintf("%d %s", e.ID, short(err))
-		})
-		bad := false
-		for _, id := range round {
-			want := fmt.Sprintf("%d ", id)
-			switch {
-			case bad:
-				want += "held " + codeNeighbour
-			case blamed[id]:
-				want, bad = want+"event INVALID_RECORD", true
-			}
-			select {
-			case got := <-results:
-				if !contains(round, got) {
-					return "key " + key + ": " + got
-				}
-			case <-time.After(patience):
-				return "key " + key + ": no outcome; wanted " + want
-			}
-		}
-		if bad != slices.ContainsFunc(round, func(id int) bool { return blamed[id] }) {
-			return "key " + key + ": nothing was blamed"
-		}
+func roundOf(topic, key string, first int) (events []*relay.Event) {
+	for i := range 4 {
+		events = append(events, event(first+i, topic, key))
 	}
-	return ""
+	return events
 }
 
-func contains(round []int, got string) bool {
-	for _, id := range round {
-		if len(got) > 0 && got[:len(fmt.Sprint(id))] == fmt.Sprint(id) {
-			return true
+// publishCalls publishes one call after the other, each when the one before is done, and compares the outcomes: what is poisoned is
+// blamed, what is behind it is held, everything else is published.
+func publishCalls(p *Publisher, calls [][]*relay.Event) error {
+	for _, events := range calls {
+		got := map[int64]string{}
+		done := make(chan struct{})
+		p.Publish(events, func(e *relay.Event, err error) {
+			if got[e.ID] = short(err); len(got) == len(events) {
+				close(done)
+			}
+		})
+		select {
+		case <-done:
+		case <-time.After(patience):
+			return fmt.Errorf("key %s: nothing is done", events[0].PartitionKey)
+		}
+		want := ""
+		for _, e := range events {
+			if bytes.Contains(e.Payload, []byte("poison")) {
+				want = "event INVALID_RECORD"
+			}
+			if got[e.ID] != want {
+				return fmt.Errorf("event %d of key %s: %q, want %q", e.ID, e.PartitionKey, got[e.ID], want)
+			}
+			if want != "" {
+				want = "held " + codeNeighbour
+			}
 		}
 	}
-	return false
+	return nil
 }
 
 func TestAnEventThatIsTooLargeHoldsItsKeyAndNothingElse(t *testing.T) {
