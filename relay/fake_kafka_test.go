@@ -72,7 +72,7 @@ type fakePublisher struct {
 	latency func(*Event) time.Duration
 	// fail is an event's failure, if not nil.
 	fail func(*Event) error
-	// onDestroy tells after how long an event lands that was outstanding when the client was destroyed; negative: it does not.
+	// onDestroy tells after how long the events of a key land that were outstanding when the client was destroyed; negative: never.
 	onDestroy func(*Event) time.Duration
 	// onOpen is Open's error; it may block.
 	onOpen func(context.Context) error
@@ -91,7 +91,7 @@ type fakeClient struct {
 	keys   sync.WaitGroup
 }
 
-var errNoClient = &PublishError{Class: ClassUnknown, Code: "CLIENT_CLOSED", Err: errors.New("the client was destroyed")}
+var errNoClient error = &PublishError{Class: ClassUnknown, Code: "CLIENT_CLOSED", Err: errors.New("the client was destroyed")}
 
 func (p *fakePublisher) MaxDelay() time.Duration { return p.maxDelay }
 
@@ -142,12 +142,33 @@ func (p *fakePublisher) Publish(events []*Event, done func(*Event, error)) {
 
 func (p *fakePublisher) send(c *fakeClient, events []*Event, done func(*Event, error)) {
 	var failed *PublishError
-	for _, e := range events {
+	for i, e := range events {
 		err := p.sendOne(c, e, failed)
+		if err == errNoClient {
+			p.strand(events[i:])
+			for _, e := range events[i:] {
+				p.answer(done, e, err)
+			}
+			return
+		}
 		if failed == nil && err != nil {
 			errors.As(err, &failed)
 		}
 		p.answer(done, e, err)
+	}
+}
+
+// strand lets events of a key whose client was destroyed land later, in order, or not at all.
+func (p *fakePublisher) strand(events []*Event) {
+	if p.onDestroy == nil {
+		return
+	}
+	if d := p.onDestroy(events[0]); d >= 0 {
+		time.AfterFunc(d, func() {
+			for _, e := range events {
+				p.kafka.land(e)
+			}
+		})
 	}
 }
 
@@ -156,11 +177,6 @@ func (p *fakePublisher) sendOne(c *fakeClient, e *Event, failed *PublishError) e
 		return &PublishError{Class: ClassHeld, Code: "HELD", Topic: e.Topic, Err: errors.New("an earlier event of the key has failed")}
 	}
 	if !p.await(c, e) {
-		if p.onDestroy != nil {
-			if d := p.onDestroy(e); d >= 0 {
-				time.AfterFunc(d, func() { p.kafka.land(e) })
-			}
-		}
 		return errNoClient
 	}
 	if err := p.kafka.check(e.Topic); err != nil {
