@@ -34,6 +34,6 @@
 // # Refusals
 //
 // PostgreSQL gives up a whole transaction after one statement that fails. Everything that it would refuse in an event is therefore refused
-// before anything is sent, all problems in one [InvalidError]; the transaction goes on as if Write had not been called. The database is taken to be encoded in UTF8,
-// as Kafka's consumers expect.
+// before anything is sent, all problems in one [InvalidError]; the transaction goes on as if Write had not been called. The database is
+// taken to be encoded in UTF8.
 package outbox

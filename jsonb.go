@@ -153,8 +153,8 @@ func (s *jsonbScanner) number() *fault {
 	if fitsNumeric(string(s.text[from:s.pos])) {
 		return nil
 	}
-	return faultf("round it, or write it as text", "has a number at byte %d that PostgreSQL cannot hold: at most %d digits before the point and %d after it",
-		from, maxWhole, maxScale)
+	return faultf("round it, or write it as text",
+		"has a number at byte %d that PostgreSQL cannot hold: at most %d digits before the point and %d after it", from, maxWhole, maxScale)
 }
 
 // fitsNumeric tells whether numeric takes a number of JSON. Zeros count as digits after the point; before it only from the first other digit on.

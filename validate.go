@@ -1,7 +1,6 @@
 package outbox
 
 import (
-	"fmt"
 	"strings"
 	"unicode/utf8"
 
@@ -147,5 +146,6 @@ func invalidUTF8(text []byte) *fault {
 }
 
 func hasNUL(at int) *fault {
-	return &fault{fmt.Sprintf("has the character U+0000 at byte %d", at), "PostgreSQL cannot store it: remove it, or encode the value, for example as base64"}
+	return faultf("PostgreSQL cannot store it: remove it, or encode the value, for example as base64",
+		"has the character U+0000 at byte %d", at)
 }
