@@ -1,0 +1,66 @@
+package cli
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+func TestEveryCommandHasAnExampleThatNamesIt(t *testing.T) {
+	t.Parallel()
+	a := &app{stdout: os.Stdout, stderr: os.Stderr, getenv: func(string) string { return "" }}
+	var visit func(*cobra.Command)
+	visit = func(cmd *cobra.Command) {
+		if cmd.Short == "" || !strings.Contains(cmd.Example, cmd.CommandPath()) {
+			t.Errorf("%s: wants a short help and an example with its name; it has %q and %q", cmd.CommandPath(), cmd.Short, cmd.Example)
+		}
+		for _, sub := range cmd.Commands() {
+			visit(sub)
+		}
+	}
+	visit(a.root())
+}
+
+func TestAFlagWinsOverTheEnvironment(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{"OUTBOX_TABLE": "a.b", "DATABASE_URL": "postgres://localhost/x"}
+	for _, c := range []struct {
+		args []string
+		want string
+	}{
+		{nil, "a.b"},
+		{[]string{"--table", "c.d"}, "c.d"},
+	} {
+		a := &app{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}, getenv: func(name string) string { return env[name] }}
+		cmd := a.status()
+		if err := cmd.ParseFlags(c.args); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.fromEnvironment(cmd); err != nil {
+			t.Fatal(err)
+		}
+		if got := cmd.Flags().Lookup("table").Value.String(); got != c.want {
+			t.Errorf("with %v the table is %s, want %s", c.args, got, c.want)
+		}
+	}
+}
+
+func TestTextFromTheDatabaseCannotSteerTheTerminal(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"order-17":        "order-17",
+		"":                `""`,
+		"\x1b[31mred":     `"\x1b[31mred"`,
+		"a\nb":            `"a\nb"`,
+		`say "hello"`:     `"say \"hello\""`,
+		"Überweisung":     "Überweisung",
+		"tab\tand bell\a": `"tab\tand bell\a"`,
+	} {
+		if got := printable(text); got != want {
+			t.Errorf("printable(%q) = %s, want %s", text, got, want)
+		}
+	}
+}
