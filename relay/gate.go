@@ -171,6 +171,21 @@ func (g *gate) spillStuck(since time.Time) (spilled int) {
 	return before - g.events
 }
 
+// spillLargest forgets the waiting events of the key that has most of them.
+func (g *gate) spillLargest() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var largest *keyState
+	for _, k := range g.keys {
+		if len(k.waiting) > 0 && (largest == nil || len(k.waiting) > len(largest.waiting)) {
+			largest = k
+		}
+	}
+	if largest != nil {
+		g.spill(largest)
+	}
+}
+
 func (g *gate) drop(e *Event) {
 	delete(g.inFlight, e.Ref())
 	g.giveBack(1, e.Size())

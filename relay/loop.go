@@ -19,9 +19,10 @@ type reader struct {
 	nextSweep time.Time
 	// reread is when something was read again last.
 	reread time.Time
-	// full is since when the budget has limited the reads, published what was acknowledged then.
+	// full is since when the budget has limited the reads, published what was acknowledged then, and patience for how long that may last.
 	full      time.Time
 	published int64
+	patience  time.Duration
 }
 
 // read is the main loop: read, admit, publish. It returns nil when ctx ends or, with Config.Once, when everything is handed over and settled.
@@ -163,11 +164,11 @@ func (r *reader) pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// spillAfter is how long keys may be without an answer, while others have answers and the budget is full, before their waiting events are forgotten.
+// spillAfter is how long keys may be without an answer, while the budget limits the reads, before their waiting events are forgotten.
 const spillAfter = time.Second
 
-// room returns how many events the budget lets the next read take. When it stays the bound although Kafka acknowledges, keys that are stuck hold it: their
-// waiting events are forgotten and read again later, so they cannot stop the others.
+// room returns how many events the budget lets the next read take. When it stays the bound, keys that are stuck may hold all of it: their waiting events are
+// forgotten and read again later, so they cannot stop the others.
 func (r *reader) room() int {
 	events, bytes := r.gate.free()
 	n := 0
@@ -179,14 +180,25 @@ func (r *reader) room() int {
 	case n == r.limit:
 		r.full = time.Time{}
 	case r.full.IsZero():
-		r.full, r.published = now, r.counters.published.Load()
-	case now.Sub(r.full) >= spillAfter:
-		if r.counters.published.Load() > r.published {
-			r.gate.spillStuck(now.Add(-spillAfter))
-		}
-		r.full, r.published = now, r.counters.published.Load()
+		r.full, r.published, r.patience = now, r.counters.published.Load(), spillAfter
+	case now.Sub(r.full) >= r.patience:
+		r.makeRoom(now)
 	}
 	return n
+}
+
+// makeRoom forgets all stuck keys' waiting events when others move. When none does, a single key may be why, or all brokers are away: then it tries one
+// key, and the next one after twice the time, so that an outage does not make it read the whole table.
+func (r *reader) makeRoom(now time.Time) {
+	published := r.counters.published.Load()
+	if published > r.published {
+		r.gate.spillStuck(now.Add(-spillAfter))
+		r.patience = spillAfter
+	} else {
+		r.gate.spillLargest()
+		r.patience *= 2
+	}
+	r.full, r.published = now, published
 }
 
 // awaitRoom waits until the budget has room, or until it is time to look for stuck keys.

@@ -134,3 +134,23 @@ func TestSettlerSettlesWhatWasAckedAfterTheStop(t *testing.T) {
 		}
 	})
 }
+
+// countCalls counts the calls of an operation.
+func countCalls(op string, n *int) func(context.Context, string) error {
+	return func(_ context.Context, called string) error {
+		if called == op {
+			*n++
+		}
+		return nil
+	}
+}
+
+// hangIn makes an operation hang until its context ends.
+func hangIn(op string) func(context.Context, string) error {
+	return func(ctx context.Context, called string) error {
+		if called == op {
+			<-ctx.Done()
+		}
+		return ctx.Err()
+	}
+}
