@@ -62,6 +62,8 @@ type jsonbScanner struct {
 	pos      int
 	depth    int
 	replaced int
+	// printed is how many digits the numbers have as PostgreSQL prints them.
+	printed int
 }
 
 func (s *jsonbScanner) scan() *fault {
@@ -150,29 +152,36 @@ func (s *jsonbScanner) number() *fault {
 	for s.pos < len(s.text) && strings.IndexByte("+-.0123456789eE", s.text[s.pos]) >= 0 {
 		s.pos++
 	}
-	if fitsNumeric(string(s.text[from:s.pos])) {
-		return nil
+	digits, fits := numericDigits(string(s.text[from:s.pos]))
+	if !fits {
+		return faultf("round it, or write it as text",
+			"has a number at byte %d that PostgreSQL cannot hold: at most %d digits before the point and %d after it", from, maxWhole, maxScale)
 	}
-	return faultf("round it, or write it as text",
-		"has a number at byte %d that PostgreSQL cannot hold: at most %d digits before the point and %d after it", from, maxWhole, maxScale)
+	// PostgreSQL prints 1e9 as 1000000000. Some thousand numbers of a few bytes can make a value that it takes and can never print again.
+	if s.printed += digits; s.printed > MaxPayloadBytes {
+		return faultf("write large exponents as text", "is longer than %d bytes when its numbers are written without exponents", MaxPayloadBytes)
+	}
+	return nil
 }
 
-// fitsNumeric tells whether numeric takes a number of JSON. Zeros count as digits after the point; before it only from the first other digit on.
-func fitsNumeric(number string) bool {
+// numericDigits returns how many digits numeric prints a number of JSON with, and whether it takes the number. Zeros count as digits after
+// the point; before it only from the first other digit on.
+func numericDigits(number string) (digits int, fits bool) {
 	mantissa, exponentText, _ := strings.Cut(strings.ToLower(strings.TrimPrefix(number, "-")), "e")
 	whole, fraction, _ := strings.Cut(mantissa, ".")
 	exponent := 0
 	if exponentText != "" {
 		n, err := strconv.ParseInt(exponentText, 10, 64)
 		if err != nil || n < -maxExponent || n > maxExponent {
-			return false
+			return 0, false
 		}
 		exponent = int(n)
 	}
-	if len(fraction)-exponent > maxScale {
-		return false
+	scale := max(len(fraction)-exponent, 0)
+	significant := strings.TrimLeft(whole+fraction, "0")
+	before := 0 // digits before the point
+	if significant != "" {
+		before = len(significant) - len(fraction) + exponent
 	}
-	digits := strings.TrimLeft(whole+fraction, "0")
-	leading := len(whole) - (len(whole+fraction) - len(digits)) // digits before the point, from the first that is not zero
-	return digits == "" || leading+exponent <= maxWhole
+	return max(before, 1) + scale, scale <= maxScale && before <= maxWhole
 }

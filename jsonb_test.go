@@ -141,6 +141,19 @@ func TestALongPayloadIsRefused(t *testing.T) {
 	}
 }
 
+// PostgreSQL takes such a document of 90 kB, and can then neither print the row nor any result that holds it.
+func TestNumbersThatWouldFillTheMemoryWhenPrintedAreRefused(t *testing.T) {
+	t.Parallel()
+	many := func(n int) string { return "[" + strings.Repeat("1e131071,", n) + "0]" }
+	if fits := many(outbox.MaxPayloadBytes/131072 - 1); !accepted(fits) {
+		t.Errorf("%d bytes are refused", len(fits))
+	}
+	_, err := payloadText(withPayload([]byte(many(10_000))))
+	if !errors.Is(err, outbox.ErrInvalid) || !strings.Contains(err.Error(), "without exponents") {
+		t.Errorf("error %v, want ErrInvalid", err)
+	}
+}
+
 func TestPayloadsAreMarshalledWithoutLoss(t *testing.T) {
 	t.Parallel()
 	for want, payload := range map[string]any{
