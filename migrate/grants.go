@@ -14,7 +14,7 @@ func Grants(config Config, role string) (string, error) {
 	}
 	to, table := quote(role), s.table.SQL()
 	lines := []string{
-		fmt.Sprintf("-- What a relay of %s needs, for role %s.", s.table, strings.Join(strings.Fields(to), " ")),
+		comment("What a relay of %s needs, for role %s.", s.table, to),
 		grant("USAGE", "SCHEMA "+quote(s.table.Schema), to),
 		grant("SELECT, UPDATE (published_at)", table, to),
 		s.grantSequence("SELECT", role),
@@ -43,7 +43,7 @@ func GrantsWriter(config Config, role string) (string, error) {
 	}
 	to, table := quote(role), s.table.SQL()
 	return strings.Join([]string{
-		fmt.Sprintf("-- What a writer of events to %s needs, for role %s.", s.table, strings.Join(strings.Fields(to), " ")),
+		comment("What a writer of events to %s needs, for role %s.", s.table, to),
 		grant("USAGE", "SCHEMA "+quote(s.table.Schema), to),
 		grant("INSERT, SELECT (id, event_id, created_at, published_at)", table, to),
 		s.grantSequence("USAGE", role),

@@ -135,7 +135,7 @@ func TestRolesOfAnyNameAreQuoted(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
 	c := db.Conn(t)
-	role := `it's "a" $do$ ` + db.Name
+	role := "it's \"a\" $do$\n; SELECT 1/0; -- " + db.Name
 	quoted := pgx.Identifier{role}.Sanitize()
 	mustExec(t, c, "CREATE ROLE "+quoted)
 	defer mustExec(t, c, "DROP OWNED BY "+quoted+"; DROP ROLE "+quoted)

@@ -18,12 +18,11 @@ func Print(config Config) (string, error) {
 		return "", err
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "-- The outbox table %s and the relay's state. Run it in one transaction.\n", s.table)
+	b.WriteString(comment("The outbox table %s and the relay's state. Run it in one transaction.", s.table) + "\n")
 	fmt.Fprintf(&b, "CREATE SCHEMA IF NOT EXISTS %s;\n", stateSchema)
 	b.WriteString(createState)
 	for _, m := range all {
-		fmt.Fprintf(&b, "\n-- %s\n%s\n%s", m, strings.TrimSpace(m.text), "")
-		b.WriteString(m.record())
+		fmt.Fprintf(&b, "\n%s\n%s\n%s", comment("%s", m), strings.TrimSpace(m.text), m.record())
 	}
 	b.WriteString("\n")
 	if s.table.Schema != "public" {

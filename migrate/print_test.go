@@ -13,6 +13,7 @@ func TestPrintedSQLMakesWhatUpMakes(t *testing.T) {
 	t.Parallel()
 	for _, config := range []migrate.Config{
 		{},
+		{Table: "a\n; SELECT 1/0; --"},
 		{Table: `"Order-Svc"."it's"`, Lanes: 3, Delivery: migrate.ExactlyOnce, Headers: true},
 	} {
 		printed, made := pgtest.New(t, pgtest.Empty).Conn(t), pgtest.New(t, pgtest.Empty).Conn(t)

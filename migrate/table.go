@@ -129,6 +129,11 @@ func (t Table) IndexName() string {
 	return before + keep + tail
 }
 
+// comment makes a line of text for people in SQL; a name in it may hold line ends, and what follows them would be run.
+func comment(format string, args ...any) string {
+	return "-- " + strings.Join(strings.Fields(fmt.Sprintf(format, args...)), " ")
+}
+
 // quote makes an identifier of SQL.
 func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
 
