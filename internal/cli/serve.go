@@ -22,13 +22,7 @@ func (a *app) serve(address string, engine *relay.Relay, source *postgres.Source
 	if err != nil {
 		return nil, &configError{fmt.Errorf("--listen %s: %w", address, err)}
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(newCollector(engine, source))
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /livez", answer(func() error { return live(engine.Stats(), time.Now()) }))
-	mux.HandleFunc("GET /readyz", answer(func() error { return ready(engine.Stats()) }))
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}
+	server := &http.Server{Handler: a.handler(engine, source), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("serve metrics", "error", err)
@@ -36,6 +30,16 @@ func (a *app) serve(address string, engine *relay.Relay, source *postgres.Source
 	}()
 	log.Info("serving /livez, /readyz and /metrics", "address", listener.Addr().String())
 	return server, nil
+}
+
+func (a *app) handler(engine *relay.Relay, source *postgres.Source) http.Handler {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(newCollector(engine, source))
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /livez", answer(func() error { return live(engine.Stats(), time.Now()) }))
+	mux.HandleFunc("GET /readyz", answer(func() error { return ready(engine.Stats()) }))
+	return mux
 }
 
 func answer(check func() error) http.HandlerFunc {

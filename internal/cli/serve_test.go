@@ -1,0 +1,138 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+
+	"github.com/outbox-relay/outbox/internal/pgtest"
+	"github.com/outbox-relay/outbox/kafka"
+	"github.com/outbox-relay/outbox/postgres"
+	"github.com/outbox-relay/outbox/relay"
+)
+
+func TestMetricsTellWhatWaitsEvenWhenNothingMoves(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "shop.order"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	source, err := postgres.New(db.Pool(t), postgres.Config{Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	publisher, err := kafka.NewPublisher(kafka.Config{Brokers: cluster.ListenAddrs()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine, err := relay.New(source, publisher, relay.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	insert := func(topic string) {
+		db.Exec(t, `INSERT INTO outbox_event (event_id, aggregate_type, aggregate_id, event_type, payload, topic, partition_key, created_at)
+VALUES (gen_random_uuid(), 'Order', '1', 'order.placed.v1', '{}', $1, '1', now() - interval '1 hour')`, topic)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- engine.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+
+	a := &app{}
+	server := httptest.NewServer(a.handler(engine, source))
+	defer server.Close()
+	insert("shop.order")
+	await(t, "the relay is ready and the event published", func() bool {
+		code, _ := get(t, server.URL+"/readyz")
+		_, body := get(t, server.URL+"/metrics")
+		return code == http.StatusOK && strings.Contains(body, "\noutbox_published_total 1\n")
+	})
+	insert("shop.missing")
+	await(t, "the metrics show what waits", func() bool {
+		_, body := get(t, server.URL+"/metrics")
+		return strings.Contains(body, "\noutbox_pending 1\n") && strings.Contains(body, "\noutbox_oldest_pending_age_seconds 36") &&
+			strings.Contains(body, "\noutbox_parked_keys 0\n") && strings.Contains(body, `outbox_publish_errors_total{class="topic"} 1`) &&
+			strings.Contains(body, `outbox_publish_errors_total{class="event"} 0`)
+	})
+	if code, _ := get(t, server.URL+"/livez"); code != http.StatusOK {
+		t.Errorf("/livez is %d", code)
+	}
+	if code, _ := get(t, server.URL+"/elsewhere"); code != http.StatusNotFound {
+		t.Errorf("/elsewhere is %d", code)
+	}
+}
+
+func get(t *testing.T, url string) (code int, body string) {
+	t.Helper()
+	response, err := http.Get(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	b, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response.StatusCode, string(b)
+}
+
+func await(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	deadline := time.NewTimer(time.Minute)
+	defer deadline.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-deadline.C:
+			t.Fatalf("waited in vain: %s", what)
+		case <-tick.C:
+		}
+	}
+}
+
+func TestReadinessHasAReason(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		stats relay.Stats
+		want  string
+	}{
+		"leading":     {relay.Stats{Leading: true}, ""},
+		"waiting":     {relay.Stats{Waiting: "other:1"}, ""},
+		"starting":    {relay.Stats{}, "starting"},
+		"stalled":     {relay.Stats{Leading: true, Stalled: true, Outstanding: 7}, "Kafka acknowledges nothing: 7 events are outstanding"},
+		"interrupted": {relay.Stats{LastError: errors.New("no route")}, "interrupted: no route"},
+	} {
+		got := ""
+		if err := ready(c.stats); err != nil {
+			got = err.Error()
+		}
+		if got != c.want {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestOnlyALoopThatDoesNotTurnIsDead(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	if err := live(relay.Stats{}, now); err != nil {
+		t.Errorf("before the first turn: %v", err)
+	}
+	if err := live(relay.Stats{LastTurn: now.Add(-turnLimit), LastError: errors.New("database away")}, now); err != nil {
+		t.Errorf("in an outage: %v", err)
+	}
+	if err := live(relay.Stats{LastTurn: now.Add(-turnLimit - time.Second)}, now); err == nil {
+		t.Error("a loop that does not turn is alive")
+	}
+}
