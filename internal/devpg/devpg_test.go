@@ -18,19 +18,19 @@ import (
 	"github.com/outbox-relay/outbox/internal/devpg"
 )
 
-// holderVariable makes the test binary hold a server until it is killed.
+// holderVariable, "dir:" and a folder or nothing, makes the test binary hold a server there until it is killed.
 const holderVariable = "DEVPG_TEST_HOLDER"
 
 func TestMain(m *testing.M) {
-	if os.Getenv(holderVariable) != "" {
-		holdServer()
+	if dir, ok := strings.CutPrefix(os.Getenv(holderVariable), "dir:"); ok {
+		holdServer(dir)
 	}
 	os.Exit(m.Run())
 }
 
 // holdServer prints the server's pid and folder, and never returns.
-func holdServer() {
-	s, err := devpg.Start(context.Background(), devpg.Options{})
+func holdServer(dir string) {
+	s, err := devpg.Start(context.Background(), devpg.Options{Dir: dir})
 	if err != nil {
 		fmt.Println("error", err)
 		os.Exit(1)
@@ -161,10 +161,36 @@ func TestCleanupRemovesTheFolder(t *testing.T) {
 	}
 }
 
-func TestServerAndFolderGoWhenTheProcessIsKilled(t *testing.T) {
+func TestTheFolderGoesWhenTheProcessIsKilled(t *testing.T) {
 	t.Parallel()
-	holder := exec.Command(os.Args[0])
-	holder.Env = append(os.Environ(), holderVariable+"=1")
+	holder, _, dir := startHolder(t, "")
+	kill(holder)
+	eventually(t, "the folder is gone", func() bool {
+		_, err := os.Stat(dir)
+		return os.IsNotExist(err)
+	})
+}
+
+// In a folder that is kept, the server cannot notice by itself that it is to end.
+func TestTheServerGoesWhenTheProcessIsKilled(t *testing.T) {
+	t.Parallel()
+	dir := callersFolder(t)
+	holder, pid, _ := startHolder(t, dir)
+	if ended(pid) {
+		t.Fatal("the server does not run")
+	}
+	kill(holder)
+	eventually(t, "the server is gone", func() bool { return ended(pid) })
+	if _, err := os.Stat(filepath.Join(dir, "data", "PG_VERSION")); err != nil {
+		t.Errorf("the data is gone too: %v", err)
+	}
+}
+
+// startHolder runs this test binary as a process that holds a server.
+func startHolder(t *testing.T, dir string) (holder *exec.Cmd, pid int, folder string) {
+	t.Helper()
+	holder = exec.Command(os.Args[0])
+	holder.Env = append(os.Environ(), holderVariable+"=dir:"+dir)
 	holder.Stderr = os.Stderr
 	out, err := holder.StdoutPipe()
 	if err != nil {
@@ -173,25 +199,22 @@ func TestServerAndFolderGoWhenTheProcessIsKilled(t *testing.T) {
 	if err := holder.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { holder.Process.Kill() })
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
 		t.Fatal(err)
 	}
-	pidText, dir, _ := strings.Cut(strings.TrimSpace(line), " ")
-	pid, err := strconv.Atoi(pidText)
-	if err != nil {
+	pidText, folder, _ := strings.Cut(strings.TrimSpace(line), " ")
+	if pid, err = strconv.Atoi(pidText); err != nil {
 		t.Fatalf("the holder said %q", line)
 	}
-	if err := syscall.Kill(pid, 0); err != nil {
-		t.Fatalf("the server does not run: %v", err)
-	}
+	return holder, pid, folder
+}
+
+// kill leaves the process no time for anything.
+func kill(holder *exec.Cmd) {
 	holder.Process.Kill()
 	holder.Wait()
-	eventually(t, "the folder is gone", func() bool {
-		_, err := os.Stat(dir)
-		return os.IsNotExist(err)
-	})
-	eventually(t, "the server is gone", func() bool { return ended(pid) })
 }
 
 // ended counts a process that nobody has collected yet as ended.
