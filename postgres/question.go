@@ -100,6 +100,7 @@ UNION ALL (SELECT %d, e.id, %s FROM (
 func (r *reader) addLooks(s *statement, q *question) {
 	limit := maxFinds + 1
 	ids, lo, hi := r.spansOf(q.look)
+	r.count.looked += len(ids) + len(lo)
 	if len(ids) > 0 {
 		fmt.Fprintf(&s.text, "\nUNION ALL (SELECT %d, e.id, %s FROM %s e WHERE e.id = ANY (%s) LIMIT %d)",
 			kindFind, r.columnsIf("e.published_at IS NULL"), r.table(), s.param(pgtype.Int8ArrayOID, ids), limit)

@@ -49,7 +49,7 @@ type reader struct {
 type counts struct {
 	// reads are statements that read; redone are those done again because a transaction had finished in their snapshot.
 	reads, redone int
-	// looked are the single ids and spans of holes that reads looked up, finds the rows found there.
+	// looked are the ids and wide spans of holes that reads looked up, finds the rows found there.
 	looked, finds int
 }
 
