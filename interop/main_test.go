@@ -14,8 +14,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outbox-relay/outbox/internal/devkafka"
 	"github.com/outbox-relay/outbox/internal/devpg"
@@ -123,7 +121,9 @@ func setup(t *testing.T) *world {
 	}
 	w := &world{t: t, url: parts.pg.URL("interop_" + id), topic: "order-service.order.confirmed-" + id}
 	w.conn = connect(t, w.url)
-	w.createTopic()
+	if err := devkafka.CreateTopic(t.Context(), parts.brokers, w.topic, partitions, nil); err != nil {
+		t.Fatal(err)
+	}
 	return w
 }
 
@@ -135,18 +135,6 @@ func connect(t *testing.T, url string) *pgx.Conn {
 	}
 	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	return conn
-}
-
-func (w *world) createTopic() {
-	w.t.Helper()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(parts.brokers...))
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer cl.Close()
-	if _, err := kadm.NewClient(cl).CreateTopic(w.t.Context(), partitions, 1, nil, w.topic); err != nil {
-		w.t.Fatalf("create topic: %v", err)
-	}
 }
 
 // exec runs a program with the addresses of the test's own database and topic, and returns what it prints.

@@ -65,9 +65,9 @@ func client(t *testing.T, brokers []string, opts ...kgo.Opt) *kgo.Client {
 	return cl
 }
 
-func createTopic(t *testing.T, cl *kgo.Client, topic string, replicas int16) {
+func createTopic(t *testing.T, cluster *devkafka.Cluster, topic string) {
 	t.Helper()
-	if _, err := kadm.NewClient(cl).CreateTopic(t.Context(), 1, replicas, nil, topic); err != nil {
+	if err := devkafka.CreateTopic(t.Context(), cluster.Brokers(), topic, 1, nil); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -102,7 +102,7 @@ func TestAKilledOrStoppedBrokerComesBackWithItsRecords(t *testing.T) {
 	cluster := start(t, devkafka.Options{})
 	node := cluster.Nodes()[0]
 	cl := client(t, cluster.Brokers())
-	createTopic(t, cl, "facts", 1)
+	createTopic(t, cluster, "facts")
 	produce(t, cl, "facts", "before")
 	for _, end := range []func() error{node.Kill, node.Stop} {
 		if err := end(); err != nil {
@@ -150,7 +150,7 @@ func TestThreeNodesGoOnWithoutOne(t *testing.T) {
 	t.Parallel()
 	cluster := start(t, devkafka.Options{Nodes: 3})
 	cl := client(t, cluster.Brokers())
-	createTopic(t, cl, "facts", 3)
+	createTopic(t, cluster, "facts")
 	produce(t, cl, "facts", "all")
 	node := cluster.Nodes()[2]
 	if err := node.Kill(); err != nil {
@@ -169,11 +169,10 @@ func TestConfigWinsAndTopicsAreNotCreatedByThemselves(t *testing.T) {
 	t.Parallel()
 	cluster := start(t, devkafka.Options{Config: map[string]string{"num.partitions": "7"}})
 	cl := client(t, cluster.Brokers(), kgo.AllowAutoTopicCreation())
-	admin := kadm.NewClient(cl)
-	if _, err := admin.CreateTopic(t.Context(), -1, -1, nil, "made"); err != nil {
+	if err := devkafka.CreateTopic(t.Context(), cluster.Brokers(), "made", -1, nil); err != nil {
 		t.Fatal(err)
 	}
-	topics, err := admin.ListTopics(t.Context(), "made", "missing")
+	topics, err := kadm.NewClient(cl).ListTopics(t.Context(), "made", "missing")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,9 +12,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// readyTimeout is how long a node may take when ctx has no end of its own: a busy machine is slow.
-const readyTimeout = 90 * time.Second
-
 // waitReady returns when the node itself answers a metadata request that lists it among at least want brokers. An open port says
 // nothing yet.
 func (n *Node) waitReady(ctx context.Context, want int) error {

@@ -41,15 +41,15 @@ func run(m *testing.M) int {
 // topic makes a topic of one partition with a name of its own, and removes it after the test. config holds pairs of name and value.
 func topic(t *testing.T, config ...string) string {
 	t.Helper()
-	settings := map[string]*string{}
+	settings := map[string]string{}
 	for i := 0; i < len(config); i += 2 {
-		settings[config[i]] = &config[i+1]
+		settings[config[i]] = config[i+1]
 	}
 	name := "test-service.fact." + uuid.NewString()
-	admin := kadm.NewClient(client(t))
-	if _, err := admin.CreateTopic(t.Context(), 1, -1, settings, name); err != nil {
-		t.Fatalf("create topic: %v", err)
+	if err := devkafka.CreateTopic(t.Context(), brokers, name, 1, settings); err != nil {
+		t.Fatal(err)
 	}
+	admin := kadm.NewClient(client(t))
 	t.Cleanup(func() { _, _ = admin.DeleteTopic(context.Background(), name) })
 	return name
 }
