@@ -8,6 +8,8 @@ import (
 	"net"
 	"strings"
 	"time"
+
+	"github.com/outbox-relay/outbox/relay"
 )
 
 // Defaults of [Config].
@@ -50,10 +52,13 @@ type Config struct {
 	// Logger gets what an operator should know; nil discards it.
 	Logger *slog.Logger
 
-	now      func() time.Time
-	refresh  time.Duration
-	dialHook func(address string)
-	lenient  bool
+	now     func() time.Time
+	refresh time.Duration
+	// dialled and produced, when not nil, are told of every dial and of every record that the client has taken.
+	dialled  func(address string)
+	produced func(*relay.Event)
+	// lenient leaves out what silences a destroyed client, so that a test can show that it is needed.
+	lenient bool
 }
 
 // SASL are credentials. Its String and LogValue leave the password out.

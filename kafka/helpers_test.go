@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -141,10 +142,9 @@ func sized(t testing.TB, id int, topic, key string, size int) *relay.Event {
 type outcomes struct {
 	t testing.TB
 
+	inDone atomic.Bool
 	mu     sync.Mutex
 	byID   map[int64]error
-	order  []int64
-	inDone bool
 	more   chan struct{}
 }
 
@@ -153,15 +153,16 @@ func newOutcomes(t testing.TB) *outcomes {
 }
 
 func (o *outcomes) done(e *relay.Event, err error) {
-	if !o.mu.TryLock() {
-		o.mu.Lock() // a reader had it
+	if !o.inDone.CompareAndSwap(false, true) {
+		o.t.Error("two calls of done at a time")
 	}
+	defer o.inDone.Store(false)
+	o.mu.Lock()
 	defer o.mu.Unlock()
 	if _, twice := o.byID[e.ID]; twice {
 		o.t.Errorf("event %d is done twice", e.ID)
 	}
 	o.byID[e.ID] = err
-	o.order = append(o.order, e.ID)
 	poke(o.more)
 }
 

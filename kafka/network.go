@@ -14,9 +14,9 @@ var errDestroyed = errors.New("the client was destroyed")
 // network makes and remembers the sockets of one client, so that they can be reset. It also holds back requests while records are
 // being buffered.
 type network struct {
-	tls      *tls.Config
-	dialHook func(address string)
-	lenient  bool
+	tls     *tls.Config
+	dialled func(address string)
+	lenient bool
 
 	// gate is held while records are being buffered. It is never held during I/O: a socket that does not move must not stop Publish.
 	gate sync.Mutex
@@ -27,13 +27,13 @@ type network struct {
 }
 
 func newNetwork(c Config) *network {
-	return &network{tls: c.TLSConfig, dialHook: c.dialHook, lenient: c.lenient, sockets: map[net.Conn]struct{}{}}
+	return &network{tls: c.TLSConfig, dialled: c.dialled, lenient: c.lenient, sockets: map[net.Conn]struct{}{}}
 }
 
 // dial is the client's dialer. The client ignores its own dial timeout when it has one, so the timeout is here.
 func (n *network) dial(ctx context.Context, proto, address string) (net.Conn, error) {
-	if n.dialHook != nil {
-		n.dialHook(address)
+	if n.dialled != nil {
+		n.dialled(address)
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()

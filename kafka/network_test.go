@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -148,6 +149,40 @@ func certificates(t *testing.T) (server, client *tls.Config) {
 	return server, &tls.Config{RootCAs: trusted, MinVersion: tls.VersionTLS12}
 }
 
+// writes is a connection that tells of its writes.
+type writes struct {
+	net.Conn
+	wrote func()
+}
+
+func (w writes) Write(b []byte) (int, error) {
+	w.wrote()
+	return len(b), nil
+}
+
+func TestNoRequestLeavesWhileRecordsAreBeingBuffered(t *testing.T) {
+	t.Parallel()
+	n := newNetwork(Config{})
+	var released atomic.Bool
+	done := make(chan struct{})
+	s := &socket{network: n, Conn: writes{wrote: func() {
+		if !released.Load() {
+			t.Error("a request left")
+		}
+	}}}
+	n.hold()
+	go func() {
+		defer close(done)
+		_, _ = s.Write([]byte("request"))
+	}()
+	for range 1000 {
+		runtime.Gosched() // the writer has every chance
+	}
+	released.Store(true)
+	n.release()
+	<-done
+}
+
 func TestASocketThatIsDialledDuringDestroyIsResetToo(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -184,7 +219,7 @@ func TestDialsArePacedWhileTheBrokerIsDownAndEverythingFlowsWhenItIsBack(t *test
 	c := start(0)
 	address := c.ListenAddrs()[0]
 	var dials atomic.Int64
-	p := opened(t, Config{Brokers: c.ListenAddrs(), dialHook: func(string) { dials.Add(1) }})
+	p := opened(t, Config{Brokers: c.ListenAddrs(), dialled: func(string) { dials.Add(1) }})
 	o := newOutcomes(t)
 	p.Publish([]*relay.Event{event(0, "test-service.paced", "a")}, o.done)
 	o.wait(1)

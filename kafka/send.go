@@ -88,6 +88,9 @@ func (s *session) send(items []*item) {
 		it.send = s.sends
 		it.rec.Context = nil
 		s.client.Produce(it, &it.rec, s.promise)
+		if s.cfg.produced != nil {
+			s.cfg.produced(it.event)
+		}
 	}
 	if len(items) < 2 {
 		return

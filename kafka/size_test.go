@@ -87,18 +87,22 @@ func TestTheLimitCountsUncompressedBytes(t *testing.T) {
 func TestBatchesOfSmallRecordsNeverExceedTheLimit(t *testing.T) {
 	t.Parallel()
 	c := fake(t)
-	topic := makeTopic(t, c.ListenAddrs(), 1, "max.message.bytes", "5000")
+	topic := makeTopic(t, c.ListenAddrs(), 1, "max.message.bytes", "1500")
 	rejections := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Observe: true, Count: -1, When: func(r kmsg.Request) bool {
-		return len(r.(*kmsg.ProduceRequest).Topics[0].Partitions[0].Records) > 5000
+		return len(r.(*kmsg.ProduceRequest).Topics[0].Partitions[0].Records) > 1500
 	}})
 	p := opened(t, Config{Brokers: c.ListenAddrs()})
 	o := newOutcomes(t)
+	p.Publish([]*relay.Event{event(6000, topic, "first")}, o.done) // the client counts more until it has had an answer
+	o.wait(1)
 	var events []*relay.Event
-	for i := range 3000 {
-		events = append(events, event(i, topic, strconv.Itoa(i%10)))
+	for i := range 6000 {
+		e := event(i, topic, strconv.Itoa(i%10))
+		e.Type = strings.Repeat("t", i*31%97) // so that batches end at every distance from the limit
+		events = append(events, e)
 	}
 	p.Publish(events, o.done)
-	for id, err := range o.wait(3000) {
+	for id, err := range o.wait(6001) {
 		if err != nil {
 			t.Fatalf("event %d: %v", id, err)
 		}

@@ -86,7 +86,10 @@ func TestATopicMadeAnewIsUsedAnew(t *testing.T) {
 	}
 
 	remakeTopic(t, brokers, topic, 5)
-	for {
+	for try := 0; ; try++ {
+		if try == 50 {
+			t.Fatal("the topic fails for ever")
+		}
 		o = newOutcomes(t)
 		p.Publish([]*relay.Event{event(2, topic, "a"), event(3, topic, "b")}, o.done)
 		got := o.wait(2)
