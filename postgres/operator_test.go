@@ -70,6 +70,7 @@ func TestTheCommandLeavesItToALiveRelay(t *testing.T) {
 		t.Fatalf("Await without the relay's answer = %+v, %v; want it to wait", out, err)
 	}
 	same(t, "open requests", openRequestCount(t, db), 1)
+	same(t, "relays shown", queryOne[[]string](t, db, `SELECT array(SELECT name FROM outbox.relay)`), []string{"a"})
 	outcome := make(chan Outcome, 1)
 	go func() {
 		out, _ := o.Await(t.Context(), id)

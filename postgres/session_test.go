@@ -1,0 +1,43 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Whoever got the connection next would work, and commit or lose his work, in somebody else's transaction (BL-099).
+func TestAConnectionInsideATransactionIsNotHandedOn(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	err := s.state.run(t.Context(), func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, "BEGIN")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.ParkedKeys(t.Context()); !errors.Is(err, errNotOpen) {
+		t.Errorf("ParkedKeys = %v, want errNotOpen", err)
+	}
+	if _, err := s.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "parked keys", parkedKeys(t, s), nil)
+}
+
+// A call that hangs must not make the next one of its session wait longer than its own context says.
+func TestWaitingForTheTurnObeysTheContext(t *testing.T) {
+	t.Parallel()
+	s := newSession("test")
+	s.turn <- struct{}{}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	err := s.run(ctx, func(context.Context, *pgx.Conn) error { return nil })
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("run = %v, want context.Canceled", err)
+	}
+}
