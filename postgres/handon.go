@@ -155,6 +155,8 @@ func (r *reader) Reread(keys []relay.Key, topics []string) {
 	r.heldTopics = slices.DeleteFunc(r.heldTopics, func(t string) bool { return slices.Contains(topics, t) })
 	if r.walk == nil {
 		r.walk = newWalk()
+	}
+	if r.walk.pos == beginning {
 		r.walk.add(keys, topics)
 		return
 	}

@@ -69,8 +69,8 @@ func (r *reader) Start(ctx context.Context, held relay.Held) error {
 	return r.begin(ctx)
 }
 
-// begin forgets what was read and stands before the oldest unpublished row. Only after a call of Start may the server be another one. The cursor is where the sequence stands and never the
-// highest id: ids above the sequence are no promise that those below it were given.
+// begin forgets what was read and stands before the oldest unpublished row. The cursor is where the sequence stands and never the highest
+// id: ids above the sequence are no promise that those below it were given. The server may be another one only after a call of Start.
 func (r *reader) begin(ctx context.Context) error {
 	a, err := r.fetch(ctx, &question{noHead: true})
 	if err != nil {

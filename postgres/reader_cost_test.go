@@ -135,3 +135,18 @@ func TestReadsLeaveNothingInTheSession(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// Rows that cannot move, such as those of parked keys, cost a read nothing.
+func TestReadsDoNotGrowWithBlockedRows(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.start()
+	b.insert("a")
+	b.drain(1000)
+	free := b.buffers()
+	b.fill(20_000)
+	b.drain(5000)
+	if blocked := b.buffers(); blocked > free+20 {
+		t.Errorf("a read touches %d pages, with blocked rows %d", free, blocked)
+	}
+}

@@ -398,3 +398,18 @@ CREATE INDEX ON outbox_event (id) WHERE published_at IS NULL`)
 	b.wantRead(1, 6)
 	b.wantNoHoles()
 }
+
+// A batch ends in the midst of a transaction, and the relay with it. Nothing of the rest is taken for done.
+func TestRestartInTheMidstOfATransaction(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.fill(250)
+	b.start()
+	if got := b.readLimit(100); !slices.Equal(got, upTo(1, 100)) {
+		t.Fatalf("the first batch is %v", got)
+	}
+	b.exec("UPDATE outbox_event SET published_at = now() WHERE id <= 60")
+	next := benchOn(t, b.db)
+	next.start()
+	next.wantDrained(upTo(61, 250)...)
+}

@@ -336,3 +336,20 @@ SELECT gen_random_uuid(), 'Order', 'a', 't', '{}', 'x', 'a' FROM generate_series
 SELECT gen_random_uuid(), 'Order', 'a', 't', '{}', 'x', 'a' FROM generate_series(1, 10000)`)
 	b.wantDrained(upTo(10002, 20001)...)
 }
+
+// The source's own settler takes the same lock as a writer, and fills no hole.
+func TestOwnConnectionsHoldNoHoleOpen(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.start()
+	b.wantRead()
+	own := b.begin()
+	own.exec("LOCK TABLE outbox_event IN ROW EXCLUSIVE MODE")
+	b.locks.own = append(b.locks.own, int32(own.conn.PgConn().PID()))
+	gone := b.begin()
+	gone.insert("a")
+	gone.rollback()
+	b.insert("c")
+	b.wantRead(2)
+	b.wantNoHoles()
+}
