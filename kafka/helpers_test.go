@@ -99,9 +99,14 @@ func remakeTopic(t testing.TB, brokers []string, name string, partitions int32, 
 	for i := 0; i < len(config); i += 2 {
 		settings[config[i]] = &config[i+1]
 	}
-	if _, err := kadm.NewClient(plainClient(t, brokers)).CreateTopic(testContext(t), partitions, -1, settings, name); err != nil {
+	admin := kadm.NewClient(plainClient(t, brokers))
+	if _, err := admin.CreateTopic(testContext(t), partitions, -1, settings, name); err != nil {
 		t.Fatalf("create topic: %v", err)
 	}
+	eventually(t, "the brokers to know the topic", func() bool {
+		found, err := admin.ListTopics(testContext(t), name)
+		return err == nil && found[name].Err == nil && len(found[name].Partitions) == int(partitions)
+	})
 }
 
 func alterTopic(t testing.TB, brokers []string, topic, name, value string) {

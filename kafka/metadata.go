@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -130,11 +131,32 @@ func (l *lookup) createTopics(ctx context.Context, names []string, found map[str
 			found[name] = Topic{Name: name, Err: topicError(name, t.Err)}
 		}
 	}
-	fresh, err := l.describe(ctx, again)
-	if err != nil {
-		return err
+	if len(again) == 0 {
+		return nil
 	}
-	maps.Copy(found, fresh)
+	return l.awaitTopics(ctx, again, found)
+}
+
+// awaitTopics looks until the brokers have heard of topics that exist, which takes them a moment. It gives up after a second.
+func (l *lookup) awaitTopics(ctx context.Context, names []string, found map[string]Topic) error {
+	const tries = 10
+	again := time.NewTicker(time.Second / tries)
+	defer again.Stop()
+	for range tries {
+		fresh, err := l.describe(ctx, names)
+		if err != nil {
+			return err
+		}
+		maps.Copy(found, fresh)
+		if len(missingOf(fresh)) == 0 {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-again.C:
+		}
+	}
 	return nil
 }
 

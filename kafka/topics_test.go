@@ -61,7 +61,12 @@ func checked(t testing.TB, p *Publisher, topic string) string {
 
 func deleteTopic(t testing.TB, brokers []string, topic string) {
 	t.Helper()
-	if _, err := kadm.NewClient(plainClient(t, brokers)).DeleteTopic(testContext(t), topic); err != nil {
+	admin := kadm.NewClient(plainClient(t, brokers))
+	defer eventually(t, "the brokers to forget the topic", func() bool {
+		found, err := admin.ListTopics(testContext(t), topic)
+		return err == nil && found[topic].Err != nil
+	})
+	if _, err := admin.DeleteTopic(testContext(t), topic); err != nil {
 		t.Error(err)
 	}
 }
@@ -226,10 +231,9 @@ func TestAddedPartitionsAreUsedWithoutARestart(t *testing.T) {
 	if _, err := kadm.NewClient(plainClient(t, brokers)).UpdatePartitions(testContext(t), 6, topic); err != nil {
 		t.Fatal(err)
 	}
-	p.session().refreshTopics()
-	o.await("6 partitions", func() bool {
-		poke(o.more)
+	eventually(t, "6 partitions", func() bool {
 		s := p.session()
+		s.refreshTopics()
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		return s.topics[topic] != nil && s.topics[topic].ready && len(s.topics[topic].parts) == 6
