@@ -141,7 +141,7 @@ func (p *fakePublisher) Publish(events []*Event, done func(*Event, error)) {
 }
 
 func (p *fakePublisher) send(c *fakeClient, events []*Event, done func(*Event, error)) {
-	var failed *PublishError
+	var failed error
 	for i, e := range events {
 		err := p.sendOne(c, e, failed)
 		if err == errNoClient {
@@ -151,8 +151,8 @@ func (p *fakePublisher) send(c *fakeClient, events []*Event, done func(*Event, e
 			}
 			return
 		}
-		if failed == nil && err != nil {
-			errors.As(err, &failed)
+		if failed == nil {
+			failed = err
 		}
 		p.answer(done, e, err)
 	}
@@ -172,8 +172,11 @@ func (p *fakePublisher) strand(events []*Event) {
 	}
 }
 
-func (p *fakePublisher) sendOne(c *fakeClient, e *Event, failed *PublishError) error {
-	if failed != nil && failed.Class != ClassUnknown {
+func (p *fakePublisher) sendOne(c *fakeClient, e *Event, failed error) error {
+	if failed != nil && ClassOf(failed) != ClassEvent {
+		return failed
+	}
+	if failed != nil {
 		return &PublishError{Class: ClassHeld, Code: "HELD", Topic: e.Topic, Err: errors.New("an earlier event of the key has failed")}
 	}
 	if !p.await(c, e) {

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -94,18 +95,17 @@ func (s *fakeSource) Read(ctx context.Context, limit int) (b Batch, err error) {
 	return b, nil
 }
 
+// snapshot hands on what it finds in the order of the ids: an event that has appeared in a hole goes before what the walk and the head have of its key.
 func (s *fakeSource) snapshot(limit int) (b Batch) {
-	b.Events, b.More = s.walkOn(limit)
-	if w := s.walk; w != nil && w.all {
-		b.Walking = true
-		b.Events = append(s.finds(), b.Events...)
-		return b
-	}
-	b.Walking = s.walk != nil
 	finds := s.finds()
-	head, more := s.head(limit - len(b.Events))
-	b.Events = append(append(b.Events, finds...), head...)
-	b.More = b.More || more
+	b.Events, b.More = s.walkOn(limit)
+	b.Walking = s.walk != nil
+	if s.walk == nil || !s.walk.all {
+		head, more := s.head(limit - len(b.Events))
+		b.Events, b.More = append(b.Events, head...), b.More || more
+	}
+	b.Events = append(b.Events, finds...)
+	slices.SortFunc(b.Events, func(x, y *Event) int { return cmp.Compare(x.ID, y.ID) })
 	b.OpenWriters = len(s.holes)
 	return b
 }
@@ -121,19 +121,12 @@ func (s *fakeSource) walkOn(limit int) (events []*Event, more bool) {
 			w.pos = events[limit-1].ID
 			return events, true
 		}
-		if w.owns(e) && !slices.Contains(s.holes, e.ID) {
+		if w.owns(e) {
 			events = append(events, e)
-		} else if w.owns(e) {
-			events = append(events, e)
-			s.closeHole(e.ID)
 		}
 	}
 	s.walk = nil
 	return events, false
-}
-
-func (s *fakeSource) closeHole(id int64) {
-	s.holes = slices.DeleteFunc(s.holes, func(h int64) bool { return h == id })
 }
 
 // finds returns what has become visible in holes; what a walk will come to is left to it.

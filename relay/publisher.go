@@ -19,8 +19,8 @@ type Publisher interface {
 	//   - ClassTopic: nothing of that topic can be sent now. It was not sent.
 	//   - ClassHeld: not sent, through no fault of its own.
 	//   - ClassUnknown: the client is gone; it may or may not be in Kafka.
-	// When an event fails, later events of its key in the same call fail too and are not in Kafka: theirs is ClassHeld, or the same class. The only
-	// exception is ClassUnknown, of which nothing is known.
+	// When an event fails, later events of its key in the same call fail too and are not in Kafka: theirs is ClassHeld, or the same class. With
+	// ClassUnknown none of them can be in Kafka unless all earlier ones are.
 	//
 	// An outage is no error: the Publisher retries for as long as it takes. One that is reported nevertheless ends the term like ClassUnknown.
 	Publish(events []*Event, done func(*Event, error))

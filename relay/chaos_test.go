@@ -1,0 +1,216 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// chaos is a world in which everything fails now and then: statements before and after they took effect, renewals that hang, brokers that are slow, refuse
+// events of each class, or lose their topic; clients that are destroyed with records that land late; relays that stop and others that take over.
+type chaos struct {
+	*world
+	seed uint64
+	mu   sync.Mutex
+	rand *rand.Rand
+	calm bool
+	// delivered is the last event of each key that came for the first time.
+	delivered map[Key]int64
+	seen      map[Ref]int
+}
+
+func (c *chaos) draw(n int) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rand.IntN(n)
+}
+
+// odds is true once in n, until the calm.
+func (c *chaos) odds(n int) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.calm && c.rand.IntN(n) == 0
+}
+
+func (c *chaos) settleDown() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.calm = true
+}
+
+// landed checks each record: the events of a key come for the first time in the order of their ids, and none comes again once it is settled.
+func (c *chaos) landed(e *Event) {
+	c.seen[e.Ref()]++
+	if c.seen[e.Ref()] == 1 {
+		if last := c.delivered[e.Key()]; e.ID < last {
+			c.t.Errorf("seed %d: key %v turned: event %d came after %d", c.seed, e.Key(), e.ID, last)
+		}
+		c.delivered[e.Key()] = e.ID
+	}
+	if c.table.settled(e.Ref()) {
+		c.t.Errorf("seed %d: event %d came again after it was settled", c.seed, e.ID)
+	}
+}
+
+func (c *chaos) before(ctx context.Context, op string) error {
+	delay := time.Duration(c.draw(3000)) * time.Microsecond
+	switch {
+	case op == "renew" && c.odds(4):
+		delay = time.Minute
+	case op != "read" && c.odds(60), c.odds(2000):
+		return errBroken
+	case c.odds(3000):
+		return ErrServerChanged
+	case op == "settle" && c.odds(10):
+		delay = time.Second
+	}
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(delay):
+		return nil
+	}
+}
+
+func (c *chaos) after(_ context.Context, op string) error {
+	if op != "read" && c.odds(60) || c.odds(2000) {
+		return errBroken
+	}
+	return nil
+}
+
+func (c *chaos) latency(*Event) time.Duration {
+	if c.odds(300) {
+		return 20 * time.Second
+	}
+	return time.Duration(c.draw(4000)) * time.Microsecond
+}
+
+func (c *chaos) fail(e *Event) error {
+	switch {
+	case c.odds(400):
+		return failure(ClassHeld)
+	case c.odds(1000):
+		return failure(ClassUnknown)
+	case c.odds(1000):
+		return errors.New("unclassified")
+	case c.odds(150):
+		return failure(ClassEvent)
+	}
+	return nil
+}
+
+func (c *chaos) onDestroy(*Event) time.Duration {
+	return time.Duration(c.draw(2*int(testDelay))) - testDelay
+}
+
+func (c *chaos) newRelay(i int) *running {
+	r := c.relay(Config{Name: fmt.Sprint("relay ", i), MaxInFlight: 60, SweepInterval: 2 * time.Second, StartTimeout: -1, DrainTimeout: 3 * time.Second})
+	r.source.before, r.source.after = c.before, c.after
+	r.publisher.latency, r.publisher.fail, r.publisher.onDestroy = c.latency, c.fail, c.onDestroy
+	r.publisher.onOpen = func(context.Context) error {
+		if c.odds(10) {
+			return failure(ClassOutage)
+		}
+		return nil
+	}
+	return r.start()
+}
+
+// write commits a few events, some of them late; those of a key one after the other.
+func (c *chaos) write(open map[Key]*fakeRow) {
+	key := Key{fmt.Sprint("topic ", c.draw(3)), fmt.Sprint("key ", c.draw(4))}
+	if row := open[key]; row != nil {
+		c.table.commit(row)
+		delete(open, key)
+		return
+	}
+	row := c.table.reserve(key)
+	if c.odds(10) {
+		open[key] = row
+		return
+	}
+	c.table.commit(row)
+}
+
+// operate releases parked keys and changes topics.
+func (c *chaos) operate() {
+	for _, key := range c.table.parkedKeys() {
+		c.table.request("retry", key)
+	}
+	for i := range 3 {
+		c.kafka.setMissing(fmt.Sprint("topic ", i), c.odds(6))
+	}
+}
+
+func (c *chaos) run() {
+	open := map[Key]*fakeRow{}
+	relays := []*running{c.newRelay(0), c.newRelay(1)}
+	for i := range 1200 {
+		c.write(open)
+		after(time.Duration(c.draw(60)) * time.Millisecond)
+		if i%100 == 0 {
+			c.operate()
+		}
+		if c.odds(200) {
+			one := c.draw(2)
+			relays[one].cancel()
+			<-relays[one].ended
+			relays[one] = c.newRelay(i)
+		}
+		relays[c.draw(2)].Stats()
+	}
+	c.settleDown()
+	for _, row := range open {
+		c.table.commit(row)
+	}
+	c.operate()
+	c.until(fmt.Sprintf("everything published, seed %d", c.seed), func() bool {
+		if c.table.requestsOpen() == 0 {
+			c.operate()
+		}
+		return c.table.open() == 0
+	})
+	for _, r := range relays {
+		r.cancel()
+		<-r.ended
+	}
+	for _, row := range c.table.rows {
+		if c.seen[row.event.Ref()] == 0 {
+			c.t.Errorf("seed %d: event %d is settled and was never in Kafka", c.seed, row.event.ID)
+		}
+	}
+}
+
+// TestFaultsLoseNothingAndTurnNoKey repeats with the seed in OUTBOX_TEST_SEED.
+func TestFaultsLoseNothingAndTurnNoKey(t *testing.T) {
+	t.Parallel()
+	first, histories := rand.Uint64(), 25
+	if s := os.Getenv("OUTBOX_TEST_SEED"); s != "" {
+		seed, err := strconv.ParseUint(s, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		first, histories = seed, 1
+	}
+	for seed := first; seed < first+uint64(histories); seed++ {
+		synctest.Test(t, func(t *testing.T) {
+			c := &chaos{
+				world: &world{t: t, table: newFakeTable(), kafka: newFakeKafka()}, seed: seed, rand: rand.New(rand.NewPCG(seed, 1)),
+				delivered: map[Key]int64{}, seen: map[Ref]int{},
+			}
+			c.kafka.landed = c.landed
+			c.run()
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
