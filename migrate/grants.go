@@ -34,6 +34,16 @@ func Grants(config Config, role string) (string, error) {
 	return strings.Join(lines, "\n") + "\n", nil
 }
 
+// GrantsOperator returns the statements that let a role use the operators' commands: those of the relay, because a command that finds no relay
+// alive does its work, and to write down a request.
+func GrantsOperator(config Config, role string) (string, error) {
+	rights, err := Grants(config, role)
+	if err != nil {
+		return "", err
+	}
+	return rights + grant("INSERT", "outbox.request", quote(role)) + "\n", nil
+}
+
 // GrantsWriter returns the statements that let a role write events: INSERT into the table, and reading back the columns that an INSERT
 // of an ORM returns. It cannot read what others have written there.
 func GrantsWriter(config Config, role string) (string, error) {

@@ -142,21 +142,28 @@ func (a *app) printMigrateStatus(s migrate.Status) error {
 
 func (a *app) migrateGrants() *cobra.Command {
 	f := &migrateFlags{}
-	writer := false
+	var writer, operator bool
 	cmd := &cobra.Command{
 		Use:   "grants",
-		Short: "Print the least rights of the relay's role",
+		Short: "Print the least rights of a role: relay, operator or writer",
 		Example: `  outbox migrate grants --role relay | psql
   outbox migrate grants --role relay --delete
-  outbox migrate grants --role shop --writer`,
+  outbox migrate grants --role shop --writer
+  outbox migrate grants --role anna --operator --delete`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.role == "" {
 				return &usageError{fmt.Errorf("--role is needed; see %s --help", cmd.CommandPath())}
 			}
 			f.cfg.Table = f.table
+			if writer && operator {
+				return &usageError{fmt.Errorf("--writer and --operator exclude each other; see %s --help", cmd.CommandPath())}
+			}
 			grants := migrate.Grants
-			if writer {
+			switch {
+			case writer:
 				grants = migrate.GrantsWriter
+			case operator:
+				grants = migrate.GrantsOperator
 			}
 			sql, err := grants(f.cfg, f.role)
 			if err != nil {
@@ -169,6 +176,7 @@ func (a *app) migrateGrants() *cobra.Command {
 	f.tableFlag(cmd)
 	cmd.Flags().StringVar(&f.role, "role", "", "the role's `name`")
 	cmd.Flags().BoolVar(&f.cfg.Delete, "delete", false, "with the right to delete rows: for --settle delete, and to skip events")
+	cmd.Flags().BoolVar(&operator, "operator", false, "the rights of a person who runs outbox status and outbox keys instead")
 	cmd.Flags().BoolVar(&writer, "writer", false, "the rights of a service that writes events instead")
 	return cmd
 }
