@@ -45,7 +45,7 @@ func (l *lookup) topics(ctx context.Context, names []string) (map[string]Topic, 
 	if len(names) == 0 {
 		return map[string]Topic{}, nil
 	}
-	found, err := l.describe(ctx, names)
+	found, err := l.describe(ctx, slices.Compact(slices.Sorted(slices.Values(names))))
 	if err != nil {
 		return nil, err
 	}

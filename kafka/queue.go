@@ -35,7 +35,7 @@ func (q *queue) put(r result) (first bool) {
 func (q *queue) take() []result {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	clear(q.spare[:cap(q.spare)])
+	clear(q.spare)
 	q.results, q.spare = q.spare[:0], q.results
 	q.failed = false
 	return q.spare

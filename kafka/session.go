@@ -277,16 +277,8 @@ func (s *session) fail(it *item, err error) {
 	default:
 		s.cfg.Logger.Error("kafka producer given up", "topic", it.topic.name, "partition", it.part.id,
 			"code", codeOf(err, codeUnexpected), "advice", rule(err).advice)
-		s.kill(fmt.Errorf("partition %d of topic %s: %s: %s", it.part.id, it.topic.name, codeOf(err, codeUnexpected), describe(err)))
+		s.kill(fmt.Errorf("give up the client after partition %d of topic %s: %w", it.part.id, it.topic.name, err))
 	}
-}
-
-// describe keeps the text of errors that Kafka has no code for.
-func describe(err error) string {
-	if advice := rule(err).advice; advice != "" {
-		return advice
-	}
-	return err.Error()
 }
 
 var _ relay.Publisher = (*Publisher)(nil)

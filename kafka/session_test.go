@@ -101,7 +101,7 @@ func TestAnErrorThatNobodyKnowsEndsTheClientAndTheNextOneGoesOn(t *testing.T) {
 			fault(c, topic, code, 1)
 			o := newOutcomes(t)
 			p.Publish([]*relay.Event{event(1, topic, "a"), event(2, other, "b")}, o.done)
-			o.want(map[int64]string{1: "unknown " + codeDestroyed, 2: "unknown " + codeDestroyed})
+			o.want(map[int64]string{1: "unknown " + code.Message, 2: "unknown " + code.Message})
 
 			o = newOutcomes(t)
 			p.Publish([]*relay.Event{event(3, topic, "a")}, o.done)

@@ -157,6 +157,9 @@ func (s *session) found(info Topic) {
 	}
 	t.asked = false
 	t.lookedAt = s.cfg.now()
+	if info.Err == nil && info.id == t.info.id && info.Partitions < t.info.Partitions {
+		info.Partitions = t.info.Partitions // partitions are never taken away: this broker lags behind
+	}
 	if t.info.Name != "" && info.Err == nil && t.differs(info) {
 		t.ready, t.stale = false, true
 		t.info = info

@@ -254,6 +254,26 @@ func TestAddedPartitionsAreUsedWithoutARestart(t *testing.T) {
 	}
 }
 
+// A broker that lags behind tells of fewer partitions for a moment; the keys stay where they are.
+func TestFewerPartitionsOfTheSameTopicAreNotBelieved(t *testing.T) {
+	t.Parallel()
+	brokers := anyBrokers(t)
+	topic := makeTopic(t, brokers, 6)
+	p := opened(t, Config{Brokers: brokers})
+	o := newOutcomes(t)
+	p.Publish([]*relay.Event{event(1, topic, "a")}, o.done)
+	o.wait(1)
+	s := p.session()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lagging := s.topics[topic].info
+	lagging.Partitions = 3
+	s.found(lagging)
+	if got := s.topics[topic]; len(got.parts) != 6 || !got.ready {
+		t.Errorf("%d partitions, ready %t; want 6 and ready", len(got.parts), got.ready)
+	}
+}
+
 func TestErrorsSayWhatAndWhereButNeitherKeyNorPayload(t *testing.T) {
 	t.Parallel()
 	brokers := anyBrokers(t)
