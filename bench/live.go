@@ -14,6 +14,8 @@ const (
 	usualPause = 500 * time.Millisecond
 	// arrivalLimit is how long the last events may take to arrive.
 	arrivalLimit = 30 * time.Second
+	// warmTime is how long the run takes that warms up.
+	warmTime = 500 * time.Millisecond
 )
 
 // clocks are the two ways to tell when an event was in Kafka.
@@ -27,11 +29,18 @@ type clocks struct {
 // live measures how soon an event is in Kafka after its commit.
 func (b *bench) live(ctx context.Context) ([]Measure, error) {
 	ours := b.relayFollowing()
-	others := []subject{b.referenceFollowing(quickPause), b.referenceFollowing(usualPause)}
+	others := []subject{b.referenceFollowing(usualPause)}
+	if !b.smoke {
+		others = append(others, b.referenceFollowing(quickPause))
+	}
+	all := append([]subject{ours}, others...)
+	if err := b.warmUp(all, func(s subject) error { _, err := b.liveOne(ctx, s, warmTime); return err }); err != nil {
+		return nil, err
+	}
 	found := map[string][]clocks{}
 	for pair := range b.pairs {
-		for _, s := range append([]subject{ours}, others...) {
-			c, err := b.liveOne(ctx, s)
+		for _, s := range all {
+			c, err := b.liveOne(ctx, s, b.liveFor)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", s.name, err)
 			}
@@ -39,11 +48,11 @@ func (b *bench) live(ctx context.Context) ([]Measure, error) {
 			b.say("live %d/%d  %-22s arrived %s; appended %s", pair+1, b.pairs, s.name, c.arrived, c.appended)
 		}
 	}
-	var all []Measure
+	var measures []Measure
 	for _, other := range others {
-		all = append(all, liveMeasures(found[ours.name], found[other.name], other.name)...)
+		measures = append(measures, liveMeasures(found[ours.name], found[other.name], other.name)...)
 	}
-	return all, nil
+	return measures, nil
 }
 
 // liveMeasures compares quantile by quantile, by both clocks.
@@ -77,7 +86,7 @@ func liveMeasures(ours, others []clocks, against string) []Measure {
 func usualSubject() string { return fmt.Sprintf("reference, every %s", usualPause) }
 
 // liveOne lets the writers write while the subject publishes.
-func (b *bench) liveOne(ctx context.Context, s subject) (c clocks, err error) {
+func (b *bench) liveOne(ctx context.Context, s subject, d time.Duration) (c clocks, err error) {
 	err = b.stand.withTopic(ctx, func(topic string) error {
 		if err := errors.Join(b.stand.clear(ctx), b.stand.rest(ctx)); err != nil {
 			return err
@@ -87,7 +96,7 @@ func (b *bench) liveOne(ctx context.Context, s subject) (c clocks, err error) {
 			return err
 		}
 		defer l.Close()
-		commits, err := b.writeAndPublish(ctx, s, topic, l)
+		commits, err := b.writeAndPublish(ctx, s, load{topic, d}, l)
 		if err != nil {
 			return err
 		}
@@ -101,20 +110,26 @@ func (b *bench) liveOne(ctx context.Context, s subject) (c clocks, err error) {
 	return c, err
 }
 
+// load is where the writers write, and how long.
+type load struct {
+	topic string
+	time  time.Duration
+}
+
 // writeAndPublish returns when the measured events were committed and all of them have arrived, with the subject stopped.
-func (b *bench) writeAndPublish(ctx context.Context, s subject, topic string, l *listener) (commits, error) {
+func (b *bench) writeAndPublish(ctx context.Context, s subject, load load, l *listener) (commits, error) {
 	following, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
 	go func() { ended <- s.run(following) }()
-	found, err := b.write(ctx, topic, l)
+	found, err := b.write(ctx, load, l)
 	stop()
 	return found, errors.Join(err, <-ended)
 }
 
 // write opens the writers, waits until their first events have arrived, which opens everything on the way, and then writes what is measured.
-func (b *bench) write(ctx context.Context, topic string, l *listener) (commits, error) {
-	w, err := b.stand.openWriters(ctx, b.writers, topic)
+func (b *bench) write(ctx context.Context, load load, l *listener) (commits, error) {
+	w, err := b.stand.openWriters(ctx, b.writers, load.topic)
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +144,7 @@ func (b *bench) write(ctx context.Context, topic string, l *listener) (commits, 
 	began := time.Now()
 	interval := time.Duration(b.writers) * time.Second / time.Duration(b.rate)
 	found, err := w.each(func(one *writer) error {
-		return one.keepWriting(ctx, began.Add(one.offset(interval)), interval, began.Add(b.liveFor))
+		return one.keepWriting(ctx, began.Add(one.offset(interval)), interval, began.Add(load.time))
 	})
 	if err != nil {
 		return nil, err

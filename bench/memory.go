@@ -25,7 +25,11 @@ func (b *bench) memory(ctx context.Context) ([]Measure, error) {
 	}
 	small := b.memoryRows / 100
 	var peaks, smallPeaks []float64
-	for pair := range b.pairs {
+	pairs := b.pairs
+	if b.smoke {
+		pairs = 1
+	}
+	for pair := range pairs {
 		for _, run := range []struct {
 			rows  int
 			peaks *[]float64
@@ -35,7 +39,7 @@ func (b *bench) memory(ctx context.Context) ([]Measure, error) {
 				return nil, fmt.Errorf("backlog of %d: %w", run.rows, err)
 			}
 			*run.peaks = append(*run.peaks, peak)
-			b.say("memory %d/%d  backlog of %-9d %6.1f MB", pair+1, b.pairs, run.rows, peak)
+			b.say("memory %d/%d  backlog of %-9d %6.1f MB", pair+1, pairs, run.rows, peak)
 		}
 	}
 	m := compare(Measure{

@@ -20,6 +20,20 @@ type subject struct {
 	run func(ctx context.Context) error
 }
 
+// warmUp lets each subject run once without counting: both servers are slower when they have just started, and what comes first would pay
+// for it. A smoke test saves the time.
+func (b *bench) warmUp(subjects []subject, run func(subject) error) error {
+	if b.smoke {
+		return nil
+	}
+	for _, s := range subjects {
+		if err := run(s); err != nil {
+			return fmt.Errorf("warm up %s: %w", s.name, err)
+		}
+	}
+	return nil
+}
+
 // relayOnce is the relay, embedded, until the backlog is gone.
 func (b *bench) relayOnce(settle postgres.SettleMode) subject {
 	return subject{"relay, " + settle.String(), b.embed(settle, relay.Config{Once: true})}
