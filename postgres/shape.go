@@ -46,7 +46,7 @@ func readShape(ctx context.Context, q querier, table tableName) (shape, error) {
 SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p')`, table.schema, table.name).Scan(&oid)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return shape{}, fmt.Errorf("there is no table %s in this database; run: outbox migrate up --table %s", table.sql(), table)
+		return shape{}, misconfigured{fmt.Errorf("there is no table %s in this database; run: outbox migrate up --table %s", table.sql(), table)}
 	}
 	if err != nil {
 		return shape{}, fmt.Errorf("look for the table: %w", err)
@@ -118,7 +118,10 @@ func (s shape) check(table tableName, mode SettleMode) error {
 	case s.sequence != "" && s.increment < 1:
 		problems = append(problems, fmt.Errorf("the sequence %s counts down; run: ALTER SEQUENCE %s INCREMENT 1", s.sequence, s.sequence))
 	}
-	return errors.Join(problems...)
+	if len(problems) == 0 {
+		return nil
+	}
+	return misconfigured{errors.Join(problems...)}
 }
 
 // warnings returns what the relay works with, one sentence each.

@@ -72,7 +72,8 @@ func New(pool *pgxpool.Pool, cfg Config) (*Source, error) {
 	}, nil
 }
 
-// Open implements [relay.Source]. What it finds wrong with the table or the rights comes with the statement or command that mends it.
+// Open implements [relay.Source]. What it finds wrong with the table or the rights comes with the statement or command that mends it, and is
+// relay.ErrConfiguration, as are refused credentials.
 func (s *Source) Open(ctx context.Context) (relay.SourceInfo, error) {
 	if s.closed.Load() {
 		return relay.SourceInfo{}, fmt.Errorf("open the source %s: it was closed", s.table)
@@ -81,7 +82,7 @@ func (s *Source) Open(ctx context.Context) (relay.SourceInfo, error) {
 	defer cancel()
 	o, warnings, err := s.begin(ctx)
 	if err != nil {
-		return relay.SourceInfo{}, fmt.Errorf("open the source %s: %w", s.table, err)
+		return relay.SourceInfo{}, fmt.Errorf("open the source %s: %w", s.table, mark(err))
 	}
 	s.open.Store(o)
 	if s.closed.Load() {

@@ -64,6 +64,9 @@ func TestOpenRefusesWhatItCannotRelay(t *testing.T) {
 			s := newSource(t, db, Config{})
 			_, err := s.Open(t.Context())
 			wantText(t, err, append(c.want, "open the source public.outbox_event")...)
+			if !errors.Is(err, relay.ErrConfiguration) {
+				t.Errorf("%v is not relay.ErrConfiguration: a relay would try again for ever", err)
+			}
 			if _, err := s.Claim(t.Context(), owner("a"), ttl); !errors.Is(err, errNotOpen) {
 				t.Errorf("Claim after a refused Open = %v, want errNotOpen", err)
 			}

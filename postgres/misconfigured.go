@@ -1,0 +1,27 @@
+package postgres
+
+import (
+	"slices"
+
+	"github.com/outbox-relay/outbox/relay"
+)
+
+// misconfigured is what no waiting mends. It is relay.ErrConfiguration.
+type misconfigured struct{ error }
+
+// Is tells that the error is relay.ErrConfiguration.
+func (m misconfigured) Is(target error) bool { return target == relay.ErrConfiguration }
+
+// Unwrap returns the fault itself.
+func (m misconfigured) Unwrap() error { return m.error }
+
+// refusals are what a server says to a client that it will never let in: no such role or rule, a wrong password, no such database.
+var refusals = []string{"28000", "28P01", "3D000"}
+
+// mark tells a connection that was refused from one that failed.
+func mark(err error) error {
+	if slices.Contains(refusals, code(err)) {
+		return misconfigured{err}
+	}
+	return err
+}
