@@ -43,7 +43,7 @@ func (n *Node) Addr() string { return fmt.Sprintf("127.0.0.1:%d", n.port) }
 // Kill ends the node at once, as a crash does (SIGKILL). A node that is not running is left alone.
 func (n *Node) Kill() error { return n.end(syscall.SIGKILL) }
 
-// Stop shuts the node down in an orderly way (SIGTERM); after 30 s it is killed, which is an error.
+// Stop shuts the node down in an orderly way (SIGTERM); after a minute it is killed, which is an error.
 func (n *Node) Stop() error { return n.end(syscall.SIGTERM) }
 
 // Pause freezes the node (SIGSTOP): its connections stay open and nothing answers.
@@ -130,11 +130,11 @@ func (n *Node) end(sig os.Signal) error {
 	select {
 	case <-n.proc.exited:
 		return nil
-	case <-time.After(30 * time.Second):
+	case <-time.After(time.Minute):
 	}
 	_ = n.proc.cmd.Process.Kill()
 	<-n.proc.exited
-	return fmt.Errorf("stop node %d: it took more than 30 s and was killed; the end of its log: %s", n.id, n.logTail())
+	return fmt.Errorf("stop node %d: it took more than a minute and was killed; the end of its log: %s", n.id, n.logTail())
 }
 
 func (n *Node) running() *process {

@@ -10,7 +10,7 @@ import (
 )
 
 // readyTimeout is how long Kafka may take for anything when ctx has no end of its own: a busy machine is slow.
-const readyTimeout = 90 * time.Second
+const readyTimeout = 3 * time.Minute
 
 // CreateTopic makes a topic with the broker's default replication and returns when every broker knows it: a broker answers the creation
 // before the others, and even it itself, have learned of the topic. config may be nil.
