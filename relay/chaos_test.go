@@ -80,6 +80,7 @@ func (c *chaos) before(ctx context.Context, op string) error {
 }
 
 func (c *chaos) after(_ context.Context, op string) error {
+	<-time.After(time.Duration(c.draw(3000)) * time.Microsecond)
 	if op != "read" && c.odds(60) || c.odds(2000) {
 		return errBroken
 	}

@@ -1,3 +1,45 @@
 // Package relay is the engine that takes unpublished events from a [Source], hands them to a [Publisher] in the order of their keys,
 // and settles what Kafka has acknowledged. It knows neither SQL nor Kafka.
+//
+// # A run and its terms
+//
+// [Relay.Run] works in terms. A term is the work under one lease, and everything that the relay has in memory belongs to it, except the events that are in
+// Kafka and not yet settled.
+//
+//	          ┌──────────────────────── pause ◀───────────────────────┐
+//	          ▼                                                       │ failed
+//	open source ──▶ claim lease ──▶ open publisher ──▶ settle what ──▶ read, publish, ──▶ drain ──▶ release lease ──▶ end
+//	                  │      ▲       check topics      was left       settle              stopped
+//	                  └──────┘                         read parked keys
+//	               another relay's                     start reading
+//
+// Whatever fails ends the term: there is one way to recover, and it is the one that is tested most. After a client was destroyed with events outstanding
+// the pause lasts for [Publisher.MaxDelay] and the lease is not handed back: one of those events, landing behind what is published next, would turn its key.
+//
+// # The goroutines of a term
+//
+//	reader ──Publish──▶ Publisher ──done──▶ outcomes ──▶ settler ──▶ Source
+//	  ▲ │                   ▲                  │ │
+//	  │ └───── admit ──▶ [gate] ◀── resolve ───┘ └──▶ housekeeping: parks keys, asks for missing topics, carries out requests
+//	  └──── room, released ──┘
+//	                                                  keeper: renews the lease, silences the relay when it cannot
+//
+// # An event
+//
+//	unread ──▶ waiting ──▶ outstanding ──▶ acked ──▶ settled
+//	  ▲  ▲        │            │
+//	  │  └─ spilled ◀──────────┤ held, neighbour of a failure
+//	  └── unpark, topic ready ─┴─▶ key parked, topic held
+//
+// An event is in flight, and in memory, from admission until its settle has committed. One that is held in any way is dropped from memory, and all later
+// events of its key with it; when the reason is over the key or topic is read again from its oldest event on, and until the reader has begun with that
+// nothing newer of it is admitted.
+//
+// # What always holds
+//
+//   - An event is settled only after Kafka has acknowledged it.
+//   - A key with events outstanding gets no new ones, and its events go out in the order of their ids.
+//   - Nothing reaches Kafka later than the lease lasts: the client is destroyed while there is still time for what is on its way.
+//   - A stop and a failure leave answers that come in time heard, and what they acknowledge settled.
+//   - What is in flight is bounded by Config.MaxInFlight and MaxInFlightBytes, whatever stands still.
 package relay

@@ -287,3 +287,41 @@ func TestThousandsOfPoisonousKeysAreParkedWhileTheRequestsHang(t *testing.T) {
 		r.wantStopped()
 	})
 }
+
+func TestKeysThatAreFreeGoOutEvenWithTheOutcomeThatEndsTheTerm(t *testing.T) {
+	inWorld(t, func(w *world) {
+		r := w.relay(Config{})
+		tm := &term{Relay: r.Relay, gate: testGate(), end: func(error) {}, arrived: newSignal(), toPark: newSignal()}
+		sent := append(fromTo(1, 1, keyA), fromTo(2, 2, keyB)...)
+		tm.gate.admit(sent)
+		tm.gate.admit(fromTo(3, 3, keyB))
+		tm.done(sent[0], failure(ClassUnknown))
+		tm.done(sent[1], nil)
+		tm.resolve()
+		if _, _, handed := r.publisher.counts(); handed != 1 {
+			t.Errorf("%d events handed over, want event 3: the gate counts it as outstanding", handed)
+		}
+	})
+}
+
+func TestRequestForAKeyInFlightWaits(t *testing.T) {
+	inWorld(t, func(w *world) {
+		answer := newHeld()
+		w.table.insert(keyA)
+		r := w.relay(Config{})
+		r.publisher.hold = answer.all
+		r.start()
+		w.until("outstanding", func() bool { return r.Stats().Outstanding == 1 })
+		w.table.request("discard", keyA)
+		after(time.Minute)
+		if w.table.requestsOpen() != 1 {
+			t.Error("the request was carried out while its key was in flight")
+		}
+		answer.letGo()
+		w.until("carried out", func() bool { return w.table.requestsOpen() == 0 })
+		w.table.insert(keyA)
+		w.untilPublished()
+		r.wantStopped()
+		w.wantRecords(keyA, 1, 2)
+	})
+}

@@ -259,3 +259,24 @@ func TestMissingTopicWaitsAndTheOthersGoOn(t *testing.T) {
 		}
 	})
 }
+
+func TestStatsMayBeAskedForAtAnyTime(t *testing.T) {
+	t.Parallel()
+	w := &world{t: t, table: newFakeTable(), kafka: newFakeKafka()}
+	w.table.insertMany(2000, spread(20))
+	r := w.relay(Config{Once: true})
+	r.Stats()
+	r.source.before = failing("read", 1)
+	r.start()
+	for {
+		select {
+		case err := <-r.ran:
+			if s := r.Stats(); err != nil || s.Published != 2000 || s.InFlight != 0 || s.Leading || s.LastError != nil {
+				t.Errorf("run: %v; stats %+v, want 2000 published and nothing in flight", err, s)
+			}
+			return
+		default:
+			r.Stats()
+		}
+	}
+}
