@@ -6,13 +6,13 @@ import (
 	"github.com/outbox-relay/outbox/relay"
 )
 
-// takeIn moves the reader on by an answer, and returns what is to be handed on: what was found in holes and by the walk comes first, then
-// the head. In each part the order is that of the ids, so within one snapshot no key is turned.
+// takeIn moves the reader on by an answer, and returns what is to be handed on: what was found in holes comes first, then the walk's page,
+// then the head. Each part is in the order of ids and no key has a newer event in an earlier part, so no key is turned.
 func (r *reader) takeIn(q *question, a *answer) relay.Batch {
 	walkFull := r.walk != nil && fullPage(a.page, q)
 	events := r.older(a)
-	events = append(events, r.newer(a.head, walkFull)...)
-	events = append(events, r.newer(a.beyond, walkFull)...)
+	events = r.newer(events, a.head, walkFull)
+	events = r.newer(events, a.beyond, walkFull)
 	more := walkFull || r.next != nil
 
 	r.count.finds += len(a.finds)
@@ -24,40 +24,29 @@ func (r *reader) takeIn(q *question, a *answer) relay.Batch {
 	return relay.Batch{Events: events, More: more, Walking: r.walking(), OpenWriters: r.holes.writers()}
 }
 
-// older returns what is to be handed on of the finds and the page, in the order of ids. A find that the walk has yet to come to is left to
-// it: this page or a later one has it, together with what is older of its key.
+// older returns what is to be handed on of the finds and the page. A find that the walk has yet to come to is left to it: this page or a
+// later one has it, together with what is older of its key. So what is left of the finds is, key by key, older than the page.
 func (r *reader) older(a *answer) []*relay.Event {
-	rows := make([]row, 0, len(a.finds)+len(a.page))
+	events := make([]*relay.Event, 0, len(a.finds)+len(a.page)+len(a.head))
 	for _, f := range a.finds {
 		if f.event != nil && !r.walk.awaits(f.event) && !r.next.awaits(f.event) {
-			rows = append(rows, f)
+			events = append(events, f.event)
 		}
 	}
-	finds := len(rows)
 	for _, p := range a.page {
 		if p.event != nil && !r.next.awaits(p.event) {
-			rows = append(rows, p)
+			events = append(events, p.event)
 		}
 	}
-	if finds > 0 && finds < len(rows) {
-		slices.SortFunc(rows, byID)
-	}
-	return eventsOf(rows)
+	return events
 }
 
-// newer returns what is to be handed on of rows above the position. When the walk's page came back short, it has shown all that is older
+// newer appends what is to be handed on of rows above the position. When the walk's page came back short, it has shown all that is older
 // of its keys in this same snapshot, so nothing needs to be left to it any more.
-func (r *reader) newer(rows []row, walkFull bool) []*relay.Event {
-	return eventsOf(slices.DeleteFunc(slices.Clone(rows), func(h row) bool {
-		return h.event != nil && (r.next.awaits(h.event) || walkFull && r.walk.awaits(h.event))
-	}))
-}
-
-func eventsOf(rows []row) []*relay.Event {
-	events := make([]*relay.Event, 0, len(rows))
-	for _, r := range rows {
-		if r.event != nil {
-			events = append(events, r.event)
+func (r *reader) newer(events []*relay.Event, rows []row, walkFull bool) []*relay.Event {
+	for _, n := range rows {
+		if n.event != nil && !r.next.awaits(n.event) && !(walkFull && r.walk.awaits(n.event)) {
+			events = append(events, n.event)
 		}
 	}
 	return events

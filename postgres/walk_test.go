@@ -140,6 +140,28 @@ func TestKeysReleasedDuringAWalkWaitForTheNext(t *testing.T) {
 	b.wantKeysInOrder(got, want)
 }
 
+// The key is stopped and released again while the walk for its first release is under way: it begins again from the oldest.
+func TestKeyReleasedAgainDuringItsWalkBeginsAgain(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.start()
+	for range 10 {
+		b.insert("a")
+	}
+	b.wantDrained(upTo(1, 10)...)
+	b.forgetAll("a")
+	b.Reread([]relay.Key{key("a")}, nil)
+	if got := b.readLimit(3); !slices.Equal(got, upTo(1, 3)) {
+		t.Fatalf("the walk begins with %v", got)
+	}
+	b.forgetAll("a")
+	b.Reread([]relay.Key{key("a")}, nil)
+	b.insert("a")
+	if got := b.drain(3); !slices.Equal(got, upTo(1, 11)) {
+		t.Fatalf("after the second release: %v", got)
+	}
+}
+
 // wantKeysInOrder checks that each key's ids came completely, once, and in order.
 func (b *bench) wantKeysInOrder(got []int64, want map[string][]int64) {
 	b.Helper()
