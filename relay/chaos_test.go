@@ -114,7 +114,8 @@ func (c *chaos) onDestroy(*Event) time.Duration {
 
 func (c *chaos) newRelay(i int) *running {
 	r := c.relay(Config{Name: fmt.Sprint("relay ", i), MaxInFlight: 60, SweepInterval: 2 * time.Second, StartTimeout: -1, DrainTimeout: 3 * time.Second})
-	r.source.before, r.source.after = c.before, c.after
+	r.source.before.set(c.before)
+	r.source.after.set(c.after)
 	r.publisher.latency, r.publisher.fail, r.publisher.onDestroy = c.latency, c.fail, c.onDestroy
 	r.publisher.onOpen = func(context.Context) error {
 		if c.odds(10) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -17,9 +18,9 @@ func TestDatabaseErrorEndsTheTermAndTheNextGoesOnWithoutLossOrDuplicate(t *testi
 					r := w.relay(Config{})
 					r.publisher.latency = func(*Event) time.Duration { return 20 * time.Millisecond }
 					if when == "before" {
-						r.source.before = failing(op, 3)
+						r.source.before.set(failing(op, 3))
 					} else {
-						r.source.after = failing(op, 3)
+						r.source.after.set(failing(op, 3))
 					}
 					w.table.insertMany(100, spread(5))
 					r.start()
@@ -51,21 +52,16 @@ func TestAnswersThatComeAfterAFailureAreHeardAndSettled(t *testing.T) {
 		w.table.insert(keyA)
 		r := w.relay(Config{})
 		r.publisher.hold = answer.all
-		fail := make(chan struct{})
-		r.source.before = func(_ context.Context, op string) error {
-			select {
-			case <-fail:
-				if op == "requests" {
-					fail = nil
-					return errBroken
-				}
-			default:
+		var fail atomic.Bool
+		r.source.before.set(func(_ context.Context, op string) error {
+			if op == "requests" && fail.CompareAndSwap(true, false) {
+				return errBroken
 			}
 			return nil
-		}
+		})
 		r.start()
 		w.until("outstanding", func() bool { return r.Stats().Outstanding == 1 })
-		close(fail)
+		fail.Store(true)
 		began := time.Now()
 		time.AfterFunc(3*time.Second, answer.letGo)
 		w.untilPublished()
@@ -81,7 +77,7 @@ func TestUnsettledEventsSurviveTheTerm(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.table.insertMany(20, spread(4))
 		r := w.relay(Config{})
-		r.source.before = failing("settle", 5)
+		r.source.before.set(failing("settle", 5))
 		r.start()
 		w.untilPublished()
 		r.wantStopped()
@@ -101,7 +97,7 @@ func TestDestroyedClientIsMadeAnewWhenWhatItHadCannotLandAnyMore(t *testing.T) {
 		r.start()
 		w.until("outstanding", func() bool { return r.Stats().Outstanding == 3 })
 		began := time.Now()
-		r.publisher.hold = nil
+		r.publisher.letGo()
 		r.publisher.Destroy()
 		w.untilPublished()
 		if took := time.Since(began); took < testDelay || took > testDelay+time.Second {
@@ -146,7 +142,7 @@ func TestLostLeaseSilencesTheRelayAndTheNextOneGoesOn(t *testing.T) {
 		first.start()
 		w.until("one key published", func() bool { return w.table.open() == 2 })
 		second := w.relay(Config{Name: "second"}).start()
-		first.source.before = func(ctx context.Context, op string) error { <-ctx.Done(); return ctx.Err() }
+		first.source.before.set(func(ctx context.Context, op string) error { <-ctx.Done(); return ctx.Err() })
 		w.until("silenced", func() bool { _, destroyed, _ := first.publisher.counts(); return destroyed == 1 })
 		if second.Stats().Leading {
 			t.Error("two relays lead")
@@ -163,17 +159,16 @@ func TestChangedServerSilencesTheRelayAtOnce(t *testing.T) {
 		w.table.insert(keyA)
 		r := w.relay(Config{})
 		r.publisher.hold = answer.all
-		changed := false
-		r.source.before = func(_ context.Context, op string) error {
-			if changed && op == "read" {
-				changed = false
+		var changed atomic.Bool
+		r.source.before.set(func(_ context.Context, op string) error {
+			if op == "read" && changed.CompareAndSwap(true, false) {
 				return ErrServerChanged
 			}
 			return nil
-		}
+		})
 		r.start()
 		w.until("outstanding", func() bool { return r.Stats().Outstanding == 1 })
-		changed = true
+		changed.Store(true)
 		began := time.Now()
 		w.until("silenced", func() bool { _, destroyed, _ := r.publisher.counts(); return destroyed == 1 })
 		if took := time.Since(began); took > 200*time.Millisecond {
@@ -189,12 +184,12 @@ func TestClientThatOpensAfterTheSilenceIsDestroyed(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.table.insert(keyA)
 		r := w.relay(Config{StartTimeout: -1})
-		r.source.before = func(ctx context.Context, op string) error {
+		r.source.before.set(func(ctx context.Context, op string) error {
 			if op == "renew" {
 				<-time.After(time.Minute)
 			}
 			return nil
-		}
+		})
 		r.publisher.onOpen = func(context.Context) error {
 			<-time.After(testTTL)
 			r.publisher.onOpen = nil
@@ -205,7 +200,7 @@ func TestClientThatOpensAfterTheSilenceIsDestroyed(t *testing.T) {
 		if _, destroyed, handed := r.publisher.counts(); destroyed != 1 || handed != 0 {
 			t.Errorf("%d clients destroyed, %d events handed over; want 1, 0", destroyed, handed)
 		}
-		r.source.before = nil
+		r.source.before.set(nil)
 		w.untilPublished()
 		r.wantStopped()
 	})
@@ -274,12 +269,12 @@ func TestThousandsOfPoisonousKeysAreParkedWhileTheRequestsHang(t *testing.T) {
 			return nil
 		}
 		goOn := make(chan struct{})
-		r.source.before = func(ctx context.Context, op string) error {
+		r.source.before.set(func(ctx context.Context, op string) error {
 			if op == "park" {
 				<-goOn
 			}
 			return nil
-		}
+		})
 		r.start()
 		w.until("the good event published", func() bool { return w.table.open() == 3000 })
 		close(goOn)

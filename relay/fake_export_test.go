@@ -39,4 +39,8 @@ func (k FakeKafka) Records(_ context.Context, topic, key string) (records []uuid
 }
 
 // Silence implements relaytest.Kafka.
-func (k FakeKafka) Silence() { k.publisher.hold = newHeld().all }
+func (k FakeKafka) Silence() {
+	k.publisher.mu.Lock()
+	defer k.publisher.mu.Unlock()
+	k.publisher.hold = newHeld().all
+}

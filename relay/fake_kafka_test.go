@@ -84,6 +84,8 @@ type fakePublisher struct {
 	// handed counts the events handed over.
 	handed int
 	doneMu sync.Mutex
+	// scriptMu is held while fail is asked.
+	scriptMu sync.Mutex
 }
 
 type fakeClient struct {
@@ -186,7 +188,10 @@ func (p *fakePublisher) sendOne(c *fakeClient, e *Event, failed error) error {
 		return err
 	}
 	if p.fail != nil {
-		if err := p.fail(e); err != nil {
+		p.scriptMu.Lock()
+		err := p.fail(e)
+		p.scriptMu.Unlock()
+		if err != nil {
 			return err
 		}
 	}
@@ -196,9 +201,12 @@ func (p *fakePublisher) sendOne(c *fakeClient, e *Event, failed error) error {
 
 // await returns false when the client is destroyed before the answer's time has come.
 func (p *fakePublisher) await(c *fakeClient, e *Event) bool {
+	p.mu.Lock()
+	script := p.hold
+	p.mu.Unlock()
 	var hold <-chan struct{}
-	if p.hold != nil {
-		hold = p.hold(e)
+	if script != nil {
+		hold = script(e)
 	}
 	if hold != nil {
 		select {
@@ -217,6 +225,13 @@ func (p *fakePublisher) await(c *fakeClient, e *Event) bool {
 		}
 	}
 	return !c.isClosed()
+}
+
+// letGo makes all later answers come at once.
+func (p *fakePublisher) letGo() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hold = nil
 }
 
 func (p *fakePublisher) answer(done func(*Event, error), e *Event, err error) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -15,14 +16,27 @@ var _ Source = (*fakeSource)(nil)
 type fakeSource struct {
 	table *fakeTable
 	// before is asked before each call, by its name, and after when it has taken effect: an error stands for a broken connection, or a lost reply.
-	before func(ctx context.Context, op string) error
-	after  func(ctx context.Context, op string) error
+	before, after script
 
 	cursor int64
 	holes  []int64
 	walk   *fakeWalk
 	// read counts the events that Read has returned.
-	read int
+	read atomic.Int64
+}
+
+// script is a hook that a test may change while a relay works.
+type script struct {
+	f atomic.Pointer[func(ctx context.Context, op string) error]
+}
+
+func (s *script) set(f func(ctx context.Context, op string) error) { s.f.Store(&f) }
+
+func (s *script) call(ctx context.Context, op string) error {
+	if f := s.f.Load(); f != nil && *f != nil {
+		return (*f)(ctx, op)
+	}
+	return nil
 }
 
 // fakeWalk goes once more through what is unpublished: all of it, or what belongs to some keys and topics.
@@ -41,18 +55,16 @@ func (s *fakeSource) call(ctx context.Context, op string, f func() error) error 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if s.before != nil {
-		if err := s.before(ctx, op); err != nil {
-			return err
-		}
+	if err := s.before.call(ctx, op); err != nil {
+		return err
 	}
 	s.table.mu.Lock()
 	err := f()
 	s.table.mu.Unlock()
-	if err == nil && s.after != nil {
-		return s.after(ctx, op)
+	if err != nil {
+		return err
 	}
-	return err
+	return s.after.call(ctx, op)
 }
 
 func (s *fakeSource) Open(ctx context.Context) (info SourceInfo, err error) {
@@ -91,7 +103,7 @@ func (s *fakeSource) Read(ctx context.Context, limit int) (b Batch, err error) {
 	if err != nil {
 		return Batch{}, err
 	}
-	s.read += len(b.Events)
+	s.read.Add(int64(len(b.Events)))
 	return b, nil
 }
 

@@ -34,13 +34,13 @@ func keep(t *testing.T, before func(ctx context.Context, op string) error) *keep
 	if err != nil {
 		t.Fatal(err)
 	}
-	source.before = func(ctx context.Context, op string) error {
+	source.before.set(func(ctx context.Context, op string) error {
 		k.renewals = append(k.renewals, time.Since(began))
 		if before == nil {
 			return nil
 		}
 		return before(ctx, op)
-	}
+	})
 	k.keeper = newKeeper(source, claim, testTTL, silence(testTTL, testDelay), time.Now, began, func() {
 		k.silenced = append(k.silenced, time.Since(began))
 	})

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -14,8 +15,8 @@ func TestStalledPublisherBoundsWhatIsRead(t *testing.T) {
 		r.publisher.hold = answer.all
 		r.start()
 		w.until("the budget used up", func() bool { return r.Stats().InFlight == 100 })
-		if r.source.read != 100 {
-			t.Errorf("%d events read, want 100", r.source.read)
+		if r.source.read.Load() != 100 {
+			t.Errorf("%d events read, want 100", r.source.read.Load())
 		}
 		for range 600 {
 			after(time.Second)
@@ -23,8 +24,8 @@ func TestStalledPublisherBoundsWhatIsRead(t *testing.T) {
 				t.Fatalf("%d events in flight, want at most 100", n)
 			}
 		}
-		if r.source.read > 700 {
-			t.Errorf("%d events read in ten minutes of silence, want few", r.source.read)
+		if r.source.read.Load() > 700 {
+			t.Errorf("%d events read in ten minutes of silence, want few", r.source.read.Load())
 		}
 		answer.letGo()
 		w.untilPublished()
@@ -76,9 +77,9 @@ func TestSmallBatchSizeIsKept(t *testing.T) {
 		r := w.relay(Config{BatchSize: 7, MaxInFlight: 10})
 		r.publisher.hold = answer.all
 		r.start()
-		w.until("the first read", func() bool { return r.source.read > 0 })
-		if r.source.read > 10 {
-			t.Errorf("%d events read, want at most 10", r.source.read)
+		w.until("the first read", func() bool { return r.source.read.Load() > 0 })
+		if r.source.read.Load() > 10 {
+			t.Errorf("%d events read, want at most 10", r.source.read.Load())
 		}
 		answer.letGo()
 		w.untilPublished()
@@ -169,14 +170,14 @@ func TestSweepFindsNothingInOrdinaryWork(t *testing.T) {
 func TestIdleRelayReadsOncePerPollInterval(t *testing.T) {
 	inWorld(t, func(w *world) {
 		r := w.relay(Config{PollInterval: 5 * time.Second})
-		reads := 0
-		r.source.before = countCalls("read", &reads)
+		var reads atomic.Int64
+		r.source.before.set(countCalls("read", &reads))
 		r.start()
 		after(time.Minute)
-		reads = 0
+		reads.Store(0)
 		after(time.Minute)
-		if reads < 11 || reads > 13 {
-			t.Errorf("%d reads in an idle minute, want 12", reads)
+		if n := reads.Load(); n < 11 || n > 13 {
+			t.Errorf("%d reads in an idle minute, want 12", n)
 		}
 		w.table.insert(keyA)
 		w.untilPublished()
@@ -192,14 +193,15 @@ func TestBacklogThatCannotMoveDoesNotMakeReadingFaster(t *testing.T) {
 		w.kafka.setMissing("payments", true)
 		w.table.insertMany(100, func(int) Key { return keyC })
 		r := w.relay(Config{SweepInterval: time.Second})
-		reads := 0
-		r.source.before = countCalls("read", &reads)
+		var reads atomic.Int64
+		r.source.before.set(countCalls("read", &reads))
 		r.start()
 		after(time.Minute)
-		reads, r.source.read = 0, 0
+		reads.Store(0)
+		r.source.read.Store(0)
 		after(time.Minute)
-		if reads > 610 || r.source.read > 0 {
-			t.Errorf("%d reads of %d events in a minute, want at most 600 of none", reads, r.source.read)
+		if reads.Load() > 610 || r.source.read.Load() > 0 {
+			t.Errorf("%d reads of %d events in a minute, want at most 600 of none", reads.Load(), r.source.read.Load())
 		}
 		w.table.insert(keyB)
 		began := time.Now()
@@ -261,12 +263,12 @@ func TestFrozenReaderShowsInItsLastTurn(t *testing.T) {
 			t.Errorf("the last turn was %s ago, want under a second", age)
 		}
 		frozen := time.Now()
-		r.source.before = hangIn("read")
+		r.source.before.set(hangIn("read"))
 		after(8 * time.Second)
 		if turn := r.Stats().LastTurn; turn.After(frozen.Add(time.Second)) {
 			t.Error("the loop turned although its read hangs")
 		}
-		r.source.before = nil
+		r.source.before.set(nil)
 		r.wantStopped()
 	})
 }

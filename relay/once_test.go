@@ -98,7 +98,7 @@ func TestOnceGoesOnAfterADatabaseError(t *testing.T) {
 					}
 					return nil
 				}
-				r.source.before = failing(op, 1)
+				r.source.before.set(failing(op, 1))
 				if err := <-r.start().ran; err != nil {
 					t.Errorf("run: %v", err)
 				}

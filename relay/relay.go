@@ -185,10 +185,11 @@ func (r *Relay) claim(ctx context.Context) (claim Claim, sent time.Time, err err
 			r.counters.waiting.Store(nil)
 			return claim, sent, nil
 		}
-		if w := r.counters.waiting.Load(); w == nil || *w != claim.Owner.Name {
+		holder := claim.Owner.Name
+		if w := r.counters.waiting.Load(); w == nil || *w != holder {
 			r.opened = true
-			r.counters.waiting.Store(&claim.Owner.Name)
-			r.cfg.Logger.Info("waiting for the lease", "held_by", claim.Owner.Name, "ends_in", claim.Expires.Round(100*time.Millisecond).String(),
+			r.counters.waiting.Store(&holder)
+			r.cfg.Logger.Info("waiting for the lease", "held_by", holder, "ends_in", claim.Expires.Round(100*time.Millisecond).String(),
 				"note", "a relay that stops hands it over at once; after a crash it runs out")
 		}
 		select {

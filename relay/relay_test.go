@@ -68,13 +68,13 @@ func TestStopBetweenAckAndSettleStillSettles(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.table.insert(keyA)
 		r := w.relay(Config{})
-		r.source.before = func(ctx context.Context, op string) error {
+		r.source.before.set(func(ctx context.Context, op string) error {
 			if op == "settle" {
 				r.cancel()
 				<-time.After(time.Second)
 			}
 			return ctx.Err()
-		}
+		})
 		r.start()
 		if err := <-r.ran; err != nil {
 			t.Errorf("run: %v", err)
@@ -114,13 +114,13 @@ func TestStopEndsWhileTheSettleHangs(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.table.insert(keyA)
 		r := w.relay(Config{})
-		r.source.before = func(ctx context.Context, op string) error {
+		r.source.before.set(func(ctx context.Context, op string) error {
 			if op == "settle" || op == "requests" {
 				<-ctx.Done()
 				return ctx.Err()
 			}
 			return nil
-		}
+		})
 		r.start()
 		w.until("acked", func() bool { return r.Stats().Published == 1 })
 		began := time.Now()
@@ -194,7 +194,7 @@ func TestStartGivesUpAfterItsTimeout(t *testing.T) {
 			t.Run(op+" "+name, func(t *testing.T) {
 				inWorld(t, func(w *world) {
 					r := w.relay(Config{StartTimeout: 10 * time.Second})
-					r.source.before = before
+					r.source.before.set(before)
 					began := time.Now()
 					err := <-r.start().ran
 					if took := time.Since(began); err == nil || took < 10*time.Second || took > 15*time.Second {
@@ -209,7 +209,7 @@ func TestStartGivesUpAfterItsTimeout(t *testing.T) {
 func TestConfigurationErrorEndsTheRun(t *testing.T) {
 	inWorld(t, func(w *world) {
 		r := w.relay(Config{})
-		r.source.before = func(context.Context, string) error { return fmt.Errorf("never migrated: %w", ErrConfiguration) }
+		r.source.before.set(func(context.Context, string) error { return fmt.Errorf("never migrated: %w", ErrConfiguration) })
 		if err := <-r.start().ran; !errors.Is(err, ErrConfiguration) {
 			t.Errorf("run: %v, want %v", err, ErrConfiguration)
 		}
@@ -266,7 +266,7 @@ func TestStatsMayBeAskedForAtAnyTime(t *testing.T) {
 	w.table.insertMany(2000, spread(20))
 	r := w.relay(Config{Once: true})
 	r.Stats()
-	r.source.before = failing("read", 1)
+	r.source.before.set(failing("read", 1))
 	r.start()
 	for {
 		select {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 )
@@ -59,7 +60,7 @@ func TestSettlerSettlesAtMostTenThousandInOneStatement(t *testing.T) {
 func TestSettlerKeepsWhatItCouldNotSettle(t *testing.T) {
 	t.Parallel()
 	s := newSettlement(3)
-	s.source.before = failing("settle", 1)
+	s.source.before.set(failing("settle", 1))
 	s.add(s.events)
 	if err := s.flush(t.Context(), s.note); !errors.Is(err, errBroken) {
 		t.Fatalf("flush: %v, want %v", err, errBroken)
@@ -78,7 +79,7 @@ func TestSettlerKeepsWhatItCouldNotSettle(t *testing.T) {
 func TestSettlerBlamesNobodyForAStatementWhoseReplyWasLost(t *testing.T) {
 	t.Parallel()
 	s := newSettlement(3)
-	s.source.after = failing("settle", 1)
+	s.source.after.set(failing("settle", 1))
 	s.add(s.events[:2])
 	if err := s.flush(t.Context(), s.note); !errors.Is(err, errBroken) {
 		t.Fatalf("flush: %v, want %v", err, errBroken)
@@ -110,14 +111,14 @@ func TestSettlerSettlesWhatWasAckedAfterTheStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSettlement(2)
 		reached, goOn := make(chan struct{}), make(chan struct{})
-		s.source.before = func(ctx context.Context, op string) error {
+		s.source.before.set(func(ctx context.Context, op string) error {
 			if len(s.table.statements) > 0 {
 				return nil
 			}
 			close(reached)
 			<-goOn
 			return ctx.Err()
-		}
+		})
 		stop, end := context.WithCancel(t.Context())
 		ran := make(chan error)
 		go func() { ran <- s.run(stop, t.Context(), s.note) }()
@@ -136,10 +137,10 @@ func TestSettlerSettlesWhatWasAckedAfterTheStop(t *testing.T) {
 }
 
 // countCalls counts the calls of an operation.
-func countCalls(op string, n *int) func(context.Context, string) error {
+func countCalls(op string, n *atomic.Int64) func(context.Context, string) error {
 	return func(_ context.Context, called string) error {
 		if called == op {
-			*n++
+			n.Add(1)
 		}
 		return nil
 	}

@@ -26,9 +26,9 @@ type Kafka interface {
 // timeout bounds what a check waits for; it is long, because reaching it is a failure.
 const timeout = time.Minute
 
-// Publisher checks a [relay.Publisher]. make returns a fresh one, not opened, on brokers on which the topic exists and missing-topic does not; messages of 12 MiB are
+// Publisher checks a [relay.Publisher]. fresh returns one, not opened, on brokers on which the topic exists and missing-topic does not; messages of 12 MiB are
 // too large for them.
-func Publisher(t *testing.T, topic string, make func(t *testing.T) (relay.Publisher, Kafka)) {
+func Publisher(t *testing.T, topic string, fresh func(t *testing.T) (relay.Publisher, Kafka)) {
 	for name, check := range map[string]func(t *testing.T, b *bench){
 		"EachEventIsDoneOnceAndInKafka":        eachEventIsDoneOnce,
 		"AKeyKeepsItsOrder":                    aKeyKeepsItsOrder,
@@ -43,7 +43,7 @@ func Publisher(t *testing.T, topic string, make func(t *testing.T) (relay.Publis
 		"LaterEventsOfAFailedKeyAreNotInKafka": laterEventsOfAFailedKey,
 	} {
 		t.Run(name, func(t *testing.T) {
-			publisher, kafka := make(t)
+			publisher, kafka := fresh(t)
 			t.Cleanup(publisher.Destroy)
 			check(t, &bench{publisher: publisher, kafka: kafka, topic: topic, changed: newChanged()})
 		})
