@@ -87,6 +87,8 @@ const (
 	codeUnexpected  = "UNEXPECTED_CLIENT_ERROR"
 	codeNeighbour   = "HELD_BEHIND_ANOTHER"
 	codeHeaders     = "INVALID_HEADERS"
+	codePayload     = "INVALID_PAYLOAD"
+	codeEventID     = "INVALID_EVENT_ID"
 )
 
 func rule(err error) ruling {
@@ -139,8 +141,9 @@ func tooLargeError(it *item, limit int) *relay.PublishError {
 	}
 }
 
-func headersError(it *item) *relay.PublishError {
-	return &relay.PublishError{Class: relay.ClassEvent, Code: codeHeaders, Topic: it.rec.Topic, Err: it.broken}
+// rowError says why a row cannot become a record.
+func rowError(e *relay.Event, code string, err error) *relay.PublishError {
+	return &relay.PublishError{Class: relay.ClassEvent, Code: code, Topic: e.Topic, Err: err}
 }
 
 func heldError(it *item, why string) *relay.PublishError {
@@ -155,6 +158,9 @@ func unknownError(topic string, cause error) *relay.PublishError {
 	return &relay.PublishError{Class: relay.ClassUnknown, Code: codeOf(cause, codeDestroyed), Topic: topic, Err: cause}
 }
 
+// refusals are what no waiting mends.
+var refusals = []error{kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism, kerr.IllegalSaslState, kerr.ClusterAuthorizationFailed, kerr.UnsupportedVersion}
+
 // outageError says why the brokers cannot be used at all.
 func outageError(doing, brokers string, err error) *relay.PublishError {
 	text := fmt.Errorf("%s %s: %w", doing, brokers, err)
@@ -164,6 +170,11 @@ func outageError(doing, brokers string, err error) *relay.PublishError {
 	}
 	if advice != "" {
 		text = fmt.Errorf("%w: %s", text, advice)
+	}
+	for _, refusal := range refusals {
+		if errors.Is(err, refusal) {
+			text = fmt.Errorf("%w: %w", relay.ErrConfiguration, text)
+		}
 	}
 	return &relay.PublishError{Class: relay.ClassOutage, Code: codeOf(err, codeUnreachable), Err: text}
 }

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -50,8 +51,12 @@ func TestOpenSaysThatThePasswordIsWrong(t *testing.T) {
 			wrong := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
 			p := newPublisher(t, Config{Brokers: c.ListenAddrs(), SASL: &SASL{mechanism, "relay", "wrong-secret"}})
 			refusedOpen(t, p, "SASL_AUTHENTICATION_FAILED")
-			if err := p.Open(testContext(t)); strings.Contains(err.Error(), "wrong-secret") {
+			err := p.Open(testContext(t))
+			if strings.Contains(err.Error(), "wrong-secret") {
 				t.Errorf("the password is in %v", err)
+			}
+			if !errors.Is(err, relay.ErrConfiguration) {
+				t.Errorf("%v is not relay.ErrConfiguration: a relay would try again for ever", err)
 			}
 			wrong.Remove()
 			right := opened(t, Config{Brokers: c.ListenAddrs(), SASL: &SASL{mechanism, "relay", "right"}})
@@ -72,7 +77,11 @@ func TestOpenSaysWhatToLookAtWhenTheBrokerHangsUp(t *testing.T) {
 
 func TestOpenSaysThatNoBrokerAnswers(t *testing.T) {
 	t.Parallel()
-	refusedOpen(t, newPublisher(t, Config{Brokers: []string{closedAddress(t)}}), codeUnreachable, "connection refused")
+	p := newPublisher(t, Config{Brokers: []string{closedAddress(t)}})
+	refusedOpen(t, p, codeUnreachable, "connection refused")
+	if err := p.Open(testContext(t)); errors.Is(err, relay.ErrConfiguration) {
+		t.Errorf("%v is relay.ErrConfiguration: a relay would end in an outage", err)
+	}
 }
 
 // It accepts connections and never answers.

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"context"
+	"errors"
 
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -25,7 +26,7 @@ type item struct {
 	// finished tells that its outcome was decided; whatever comes later counts no more.
 	finished bool
 	// broken is why the row cannot become a record; nil when it can.
-	broken error
+	broken *relay.PublishError
 }
 
 // call is one call of Publish: its events, and what they share.
@@ -86,12 +87,25 @@ func (it *item) render(buf []byte, headers []kgo.RecordHeader) ([]byte, []kgo.Re
 
 	from := len(headers)
 	headers = append(headers, kgo.RecordHeader{Key: HeaderEventID, Value: id}, kgo.RecordHeader{Key: HeaderEventType, Value: typ})
-	own := headers[from:len(headers):len(headers)]
-	if len(e.Headers) > 0 {
-		own, it.broken = appendRowHeaders(own, e.Headers)
-	}
-	it.rec.Headers = own
+	it.rec.Headers = headers[from:len(headers):len(headers)]
+	it.addRow()
 	return buf, headers
+}
+
+// addRow adds the row's own headers, and says what is wrong with the row.
+func (it *item) addRow() {
+	e := it.event
+	switch {
+	case e.EventID == uuid.Nil:
+		it.broken = rowError(e, codeEventID, errors.New("column event_id is NULL or zero, so consumers could not tell its events apart: give the row an id"))
+	case e.Payload == nil:
+		it.broken = rowError(e, codePayload, errors.New("column payload is NULL, or PostgreSQL cannot print it: a null value would delete the key in a compacted topic; correct the row"))
+	case len(e.Headers) > 0:
+		own, err := appendRowHeaders(it.rec.Headers, e.Headers)
+		if it.rec.Headers = own; err != nil {
+			it.broken = rowError(e, codeHeaders, err)
+		}
+	}
 }
 
 // cut returns buf and its part from a on. The part is never nil: an empty key is a key, and a null one would be spread at random.

@@ -186,7 +186,7 @@ func TestHeadersOfTheRowFollowTheStandardOnes(t *testing.T) {
 		`{"z": "1", "a": "2"}`:           {{Key: "z", Value: []byte("1")}, {Key: "a", Value: []byte("2")}},
 		`{"x-event-id": "mine", "x-event-type": {"a": 1}, "k": "v"}`: {{Key: "k", Value: []byte("v")}},
 	} {
-		it := rendered(&relay.Event{EventID: id, Type: "t.v1", Headers: []byte(text)})
+		it := rendered(&relay.Event{EventID: id, Type: "t.v1", Payload: []byte("1"), Headers: []byte(text)})
 		all := append([]kgo.RecordHeader{
 			{Key: "x-event-id", Value: []byte("01a2282d-9a16-738d-8754-200aafda256b")}, {Key: "x-event-type", Value: []byte("t.v1")},
 		}, want...)
@@ -199,9 +199,27 @@ func TestHeadersOfTheRowFollowTheStandardOnes(t *testing.T) {
 func TestHeadersThatAreNoObjectAreTheEventsFault(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{`[]`, `"secret"`, `1`, `null`, `{"a":`, `{"secret" 1}`, `{"a": secret}`, `{} {}`, `{"a": 1} secret`} {
-		err := rendered(&relay.Event{Headers: []byte(text)}).broken
-		if err == nil || strings.Contains(err.Error(), "secret") {
+		err := rendered(&relay.Event{EventID: uuid.New(), Payload: []byte("1"), Headers: []byte(text)}).broken
+		if err == nil || err.Code != codeHeaders || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: error %v, want one without the text", text, err)
+		}
+	}
+}
+
+func TestARowWithoutIDOrPayloadIsTheEventsFault(t *testing.T) {
+	t.Parallel()
+	for code, e := range map[string]*relay.Event{
+		codeEventID: {Payload: []byte("1")},
+		codePayload: {EventID: uuid.New()},
+	} {
+		if err := rendered(e).broken; err == nil || err.Code != code || err.Class != relay.ClassEvent {
+			t.Errorf("got %v, want an event's fault of code %s", err, code)
+		}
+	}
+	for _, payload := range []string{"null", "{}", "[]", `""`} {
+		it := rendered(&relay.Event{EventID: uuid.New(), Payload: []byte(payload)})
+		if it.broken != nil || string(it.rec.Value) != payload {
+			t.Errorf("payload %s: value %q, %v", payload, it.rec.Value, it.broken)
 		}
 	}
 }

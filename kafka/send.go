@@ -22,7 +22,7 @@ func (s *session) admit(it *item) {
 		return
 	}
 	if it.broken != nil {
-		s.refuse(it, headersError(it))
+		s.refuse(it, it.broken)
 		return
 	}
 	it.part = &t.parts[s.plan.Partition(&it.rec, len(t.parts))]
