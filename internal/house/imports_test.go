@@ -27,6 +27,8 @@ func layers() map[string][]string {
 		"migrate":    middle,
 		"web":        middle,
 		"outboxtest": {"", "relay", "inbox"},
+
+		"relay/relaytest": {"", "relay"},
 	}
 }
 
