@@ -21,7 +21,9 @@ type bench struct {
 	*reader
 	// handed are the rows handed on so far; like the gate, it drops what it has.
 	handed map[relay.Ref]bool
-	plain  *pgx.Conn
+	// total counts the events that were handed on, the repeated ones as well.
+	total int
+	plain *pgx.Conn
 }
 
 func newBench(t *testing.T) *bench {
@@ -80,6 +82,7 @@ func (b *bench) readLimit(limit int) []int64 {
 	b.Helper()
 	ids := []int64{}
 	for _, e := range b.batch(limit).Events {
+		b.total++
 		if !b.handed[e.Ref()] {
 			b.handed[e.Ref()] = true
 			ids = append(ids, e.ID)

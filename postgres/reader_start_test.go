@@ -45,11 +45,11 @@ func TestNothingOvertakesTheBacklog(t *testing.T) {
 	var all []int64
 	for range 10 {
 		b.insert("key 99")
-		all = append(all, b.readLimit(20)...)
+		all = append(all, b.readLimit(30)...)
 	}
-	all = append(all, b.drain(20)...)
-	if !slices.Equal(all, upTo(1, 110)) {
-		t.Fatalf("order %v", all)
+	all = append(all, b.drain(30)...)
+	if !slices.Equal(all, upTo(1, 110)) || b.total != len(all) {
+		t.Fatalf("%d events, each for the first time in the order %v", b.total, all)
 	}
 }
 
