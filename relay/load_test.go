@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -117,17 +118,22 @@ func TestSweepPublishesAForgottenEventAndCountsIt(t *testing.T) {
 	for _, busy := range []bool{false, true} {
 		t.Run(fmt.Sprintf("while writers write %v", busy), func(t *testing.T) {
 			inWorld(t, func(w *world) {
-				r := w.relay(Config{PollInterval: time.Millisecond}).start()
+				r := w.relay(Config{}).start()
 				w.until("leading", func() bool { return r.Stats().Leading })
 				row := w.table.reserve(keyA)
 				row.forgotten = true
 				w.table.commit(row)
-				for range 40_000 {
-					if busy {
-						w.table.insert(keyB)
-					}
-					after(time.Millisecond)
+				if busy {
+					r.source.before.set(func(_ context.Context, op string) error {
+						if op == "read" { // so that each read finds something
+							w.table.insert(keyB)
+							<-time.After(5 * time.Millisecond)
+						}
+						return nil
+					})
 				}
+				after(40 * time.Second)
+				r.source.before.set(nil)
 				if !w.table.settled(row.event.Ref()) || r.Stats().SweepFinds != 1 {
 					t.Errorf("settled %v, finds %d; want true, 1", w.table.settled(row.event.Ref()), r.Stats().SweepFinds)
 				}

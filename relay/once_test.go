@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"fmt"
 	"testing"
 	"time"
 )
@@ -47,6 +48,26 @@ func TestOnceEndsWithHeldTopicsAndParkedKeysReported(t *testing.T) {
 			t.Errorf("parked in the table: %v, want the bad key", w.table.parkedKeys())
 		}
 	})
+}
+
+func TestOnceWritesDownWhatItParkedWhileARequestHung(t *testing.T) {
+	for i := range 10 { // the end of the run and the parking are ready at the same time: either may be taken first
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.table.insert(keyA)
+				r := w.relay(Config{Once: true, RequestInterval: time.Millisecond})
+				r.source.before.set(hangIn("requests"))
+				r.publisher.latency = func(*Event) time.Duration { return time.Second }
+				r.publisher.fail = func(*Event) error { return failure(ClassEvent) }
+				if err := <-r.start().ran; err != nil {
+					t.Errorf("run: %v", err)
+				}
+				if len(w.table.parkedKeys()) != 1 {
+					t.Errorf("parked in the table: %v, want the bad key", w.table.parkedKeys())
+				}
+			})
+		})
+	}
 }
 
 func TestOnceReadsAgainWhatWasHeldOnTheWay(t *testing.T) {
