@@ -58,6 +58,25 @@ func TestARaisedLimitIsLearntBeforeAnEventIsRefused(t *testing.T) {
 	}
 }
 
+// An operator raises the limit and lets the key go on at once: the last look, a moment ago, must not count.
+func TestARaisedLimitIsLearntByCheckTopics(t *testing.T) {
+	t.Parallel()
+	brokers := anyBrokers(t)
+	topic := makeTopic(t, brokers, 1, "max.message.bytes", "2000")
+	clock := newClock()
+	p := opened(t, Config{Brokers: brokers, now: clock.now})
+	o := newOutcomes(t)
+	p.Publish([]*relay.Event{sized(t, 1, topic, "a", 3900)}, o.done)
+	o.want(map[int64]string{1: "event MESSAGE_TOO_LARGE"})
+	alterTopic(t, brokers, topic, "max.message.bytes", "4000")
+	if _, err := p.CheckTopics(t.Context(), []string{topic}); err != nil {
+		t.Fatal(err)
+	}
+	o = newOutcomes(t)
+	p.Publish([]*relay.Event{sized(t, 1, topic, "a", 3900)}, o.done)
+	o.want(map[int64]string{1: ""})
+}
+
 func TestATopicWhoseLimitCannotBeReadIsPublishedTo(t *testing.T) {
 	t.Parallel()
 	c := fake(t)

@@ -90,11 +90,15 @@ func (p *Publisher) refuse(events []*relay.Event, done func(*relay.Event, error)
 	}
 }
 
-// CheckTopics implements [relay.Publisher]. Missing topics are made first if the configuration says so.
+// CheckTopics implements [relay.Publisher]. Missing topics are made first if the configuration says so. What it finds, a raised limit for
+// instance, holds for the events that are published from now on.
 func (p *Publisher) CheckTopics(ctx context.Context, topics []string) (map[string]error, error) {
 	found, err := p.Topics(ctx, topics)
 	if err != nil {
 		return nil, err
+	}
+	if s := p.session(); s != nil {
+		s.take(found)
 	}
 	out := make(map[string]error, len(topics))
 	for _, name := range topics {

@@ -111,13 +111,18 @@ func (s *session) lookOnce() bool {
 		s.cfg.Logger.Debug("look at kafka topics", "error", err)
 		return false
 	}
+	s.take(found)
+	return true
+}
+
+// take uses what a look has found.
+func (s *session) take(found map[string]Topic) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, name := range names {
-		s.found(found[name])
+	for _, info := range found {
+		s.found(info)
 	}
 	s.flush()
-	return true
 }
 
 func (s *session) lookAt(ctx context.Context, names []string) (map[string]Topic, error) {

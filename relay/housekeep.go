@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -96,6 +97,7 @@ func (t *term) carryOut(ctx context.Context) error {
 		held = append(held, key)
 		return true
 	})
+	t.lookAgain(ctx, released)
 	for _, key := range released {
 		t.cfg.Logger.Info("key released", "topic", key.Topic)
 		t.gate.unpark(key)
@@ -107,6 +109,25 @@ func (t *term) carryOut(ctx context.Context) error {
 		return fmt.Errorf("carry out requests: %w", err)
 	}
 	return nil
+}
+
+// lookAgain lets the publisher look at the topics of released keys: an operator has most likely changed something about them. An outage of
+// the brokers is no reason to keep the keys.
+func (t *term) lookAgain(ctx context.Context, released []Key) {
+	var topics []string
+	for _, key := range released {
+		if !slices.Contains(topics, key.Topic) {
+			topics = append(topics, key.Topic)
+		}
+	}
+	if len(topics) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, t.cfg.LeaseTTL)
+	defer cancel()
+	if _, err := t.publisher.CheckTopics(ctx, topics); err != nil {
+		t.cfg.Logger.Debug("look at the topics of released keys", "error", err)
+	}
 }
 
 // noteSilence logs when nothing was acknowledged for a while, once, and when that is over.

@@ -141,6 +141,7 @@ func TestAParkedKeyGoesOnInOrderWhenItsCauseIsMended(t *testing.T) {
 	if _, err := f.admin(t).AlterTopicConfigs(t.Context(), []kadmAlter{{Op: kadmSet, Name: "max.message.bytes", Value: &value}}, topic); err != nil {
 		t.Fatal(err)
 	}
+	f.awaitLimit(t, topic, value)
 	if out, errs, code := f.outbox(t, "keys", "unpark", "--topic", topic, "--key", "a"); code != 0 {
 		t.Fatalf("unpark: %d\n%s%s", code, out, errs)
 	}
@@ -153,6 +154,24 @@ func TestAParkedKeyGoesOnInOrderWhenItsCauseIsMended(t *testing.T) {
 	if n := f.count(t, "SELECT count(*) FROM outbox.dead_event WHERE event->'payload'->>'n' = '1' AND reason LIKE '%sent by hand%'"); n != 1 {
 		t.Errorf("%d dead events hold the skipped one whole, want 1", n)
 	}
+}
+
+// awaitLimit waits until the broker has taken over a topic's new limit, which it does some time after it has agreed to it.
+func (f *fixture) awaitLimit(t *testing.T, topic, want string) {
+	t.Helper()
+	admin := f.admin(t)
+	await(t, "the broker knows the new limit", func() bool {
+		found, err := admin.DescribeTopicConfigs(t.Context(), topic)
+		if err != nil || len(found) == 0 {
+			return false
+		}
+		for _, c := range found[0].Configs {
+			if c.Key == "max.message.bytes" && c.Value != nil && *c.Value == want {
+				return true
+			}
+		}
+		return false
+	})
 }
 
 func TestManyMiddlingEventsOfOneKeyGoOut(t *testing.T) {
