@@ -132,7 +132,7 @@ func (b *bench) drain(limit int) []int64 {
 	return all
 }
 
-// settled reads until no hole is open.
+// wantNoHoles reads until nothing comes any more, and checks that nothing new came and no hole is open.
 func (b *bench) wantNoHoles() {
 	b.Helper()
 	b.wantDrained()
@@ -159,7 +159,7 @@ func (b *bench) exec(sql string, args ...any) {
 // insert writes an event in a transaction of its own.
 func (b *bench) insert(key string) int64 { b.Helper(); return insertEvent(b.T, b.plain, key) }
 
-// settle marks everything as published that was handed on.
+// settleAll marks everything as published.
 func (b *bench) settleAll() {
 	b.Helper()
 	b.exec("UPDATE outbox_event SET published_at = now() WHERE published_at IS NULL")
@@ -201,7 +201,7 @@ func insertEvent(t *testing.T, conn *pgx.Conn, key string) (id int64) {
 	return id
 }
 
-// fill writes n events of n keys in one transaction: key 1, key 2 and so on, with the row's id in its payload.
+// fill writes n events of n keys in one transaction: key 1, key 2 and so on.
 func (b *bench) fill(n int) {
 	b.Helper()
 	b.exec(`INSERT INTO outbox_event (event_id, aggregate_type, aggregate_id, event_type, payload, topic, partition_key)

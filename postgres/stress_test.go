@@ -18,6 +18,7 @@ import (
 	"github.com/outbox-relay/outbox/relay"
 )
 
+// Flags of the long form.
 var (
 	stressFor  = flag.Duration("stress", 2*time.Second, "how long the writers of the stress test write; from 10s on its trigger sleeps up to 2.5 s")
 	stressSeed = flag.Uint64("stress-seed", 0, "seed of the stress test; 0 takes one from the clock")
