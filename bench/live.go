@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 const (
@@ -14,8 +17,10 @@ const (
 	usualPause = 500 * time.Millisecond
 	// arrivalLimit is how long the last events may take to arrive.
 	arrivalLimit = 30 * time.Second
+	// opening is how long the writers write before it counts: the first record of each partition of a new topic costs the broker an fsync.
+	opening = time.Second
 	// warmTime is how long the run takes that warms up.
-	warmTime = 500 * time.Millisecond
+	warmTime = 100 * time.Millisecond
 )
 
 // clocks are the two ways to tell when an event was in Kafka.
@@ -127,7 +132,8 @@ func (b *bench) writeAndPublish(ctx context.Context, s subject, load load, l *li
 	return found, errors.Join(err, <-ended)
 }
 
-// write opens the writers, waits until their first events have arrived, which opens everything on the way, and then writes what is measured.
+// write opens the writers, waits until their first events have arrived, and then writes for the opening time and the load's. It returns what
+// was committed after the opening.
 func (b *bench) write(ctx context.Context, load load, l *listener) (commits, error) {
 	w, err := b.stand.openWriters(ctx, b.writers, load.topic)
 	if err != nil {
@@ -144,7 +150,7 @@ func (b *bench) write(ctx context.Context, load load, l *listener) (commits, err
 	began := time.Now()
 	interval := time.Duration(b.writers) * time.Second / time.Duration(b.rate)
 	found, err := w.each(func(one *writer) error {
-		return one.keepWriting(ctx, began.Add(one.offset(interval)), interval, began.Add(load.time))
+		return one.keepWriting(ctx, began.Add(one.offset(interval)), interval, began.Add(opening+load.time))
 	})
 	if err != nil {
 		return nil, err
@@ -152,5 +158,9 @@ func (b *bench) write(ctx context.Context, load load, l *listener) (commits, err
 	if rate := float64(len(found)) / time.Since(began).Seconds(); rate < 0.95*float64(b.rate) {
 		b.say("the writers reached only %.0f of %d events/s", rate, b.rate)
 	}
-	return found, l.await(ctx, len(first)+len(found))
+	if err := l.await(ctx, len(first)+len(found)); err != nil {
+		return nil, err
+	}
+	maps.DeleteFunc(found, func(_ uuid.UUID, committed time.Time) bool { return committed.Before(began.Add(opening)) })
+	return found, nil
 }

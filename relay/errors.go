@@ -13,8 +13,9 @@ var (
 	ErrServerChanged = errors.New("database server changed")
 )
 
-// ErrConfiguration marks what waiting does not mend: a table that was never migrated, a refused password. A [Source] or a [Publisher] wraps it, and
-// Run returns it.
+// ErrConfiguration marks what waiting does not mend: a table that was never migrated, a refused password. A [Source] or a [Publisher] wraps it. Run
+// returns it when it is met at first, before the relay has worked or waited for its turn; later it is waited out like an outage, because a
+// deploy or a change of passwords may be under way.
 var ErrConfiguration = errors.New("configuration")
 
 // Class says what a failure stops, and so what the relay does about it.

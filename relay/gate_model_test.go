@@ -21,7 +21,6 @@ type gateModel struct {
 	source *fakeSource
 
 	outstanding map[Key][]*Event
-	sent        []Key
 	acked       map[Ref]bool
 	unsettled   []*Event
 

@@ -100,7 +100,7 @@ func (k *keeper) run(ctx context.Context) error {
 		err := k.renew(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return nil
+			return nil //nolint:nilerr // the work has ended: what the renewal met does not matter any more
 		case k.expired(), k.remaining() == 0:
 			k.expire()
 			return k.tooLate()

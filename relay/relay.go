@@ -63,7 +63,7 @@ func (e *DrainError) Error() string {
 
 // Run works until ctx ends, or, with Config.Once, until everything that could be published is. It then drains: what Kafka has is settled,
 // the rest stays unpublished, and the lease is handed back. It returns nil after a clean drain, a *DrainError when something was left, and
-// any other error only for what an operator must mend: a source that cannot be opened, a topic that must exist. Run may be called once.
+// any other error only for what an operator must mend: what cannot be opened at first, a topic that must exist. Run may be called once.
 func (r *Relay) Run(ctx context.Context) error {
 	defer r.source.Close()
 	defer r.publisher.Destroy()
@@ -71,6 +71,7 @@ func (r *Relay) Run(ctx context.Context) error {
 	wait := minBackoff
 	for {
 		began := r.cfg.now()
+		r.counters.lastTurn.Store(began.UnixNano())
 		err := r.term(ctx)
 		if done, err := r.finished(ctx, err); done {
 			return err
@@ -107,12 +108,12 @@ func (r *Relay) finished(ctx context.Context, err error) (bool, error) {
 	switch {
 	case errors.As(err, &stop):
 		return true, stop.err
-	case errors.Is(err, ErrConfiguration):
-		return true, err
 	case ctx.Err() != nil:
 		return true, r.left()
 	case err == nil:
 		return true, nil
+	case !r.opened && errors.Is(err, ErrConfiguration):
+		return true, err
 	case !r.opened && r.cfg.StartTimeout > 0 && r.cfg.now().Sub(r.started) >= r.cfg.StartTimeout:
 		return true, fmt.Errorf("not started within %s: %w", r.cfg.StartTimeout, err)
 	}
@@ -142,6 +143,9 @@ func (r *Relay) term(ctx context.Context) error {
 	for _, w := range info.Warnings {
 		r.cfg.Logger.Warn("source", "table", info.Name, "warning", w)
 	}
+	if err := r.provePublisher(ctx); err != nil {
+		return err
+	}
 	claim, sent, err := r.claim(ctx)
 	if err != nil {
 		return err
@@ -154,6 +158,21 @@ func (r *Relay) openSource(ctx context.Context) (SourceInfo, error) {
 	attempt, cancel := r.attempt(ctx)
 	defer cancel()
 	return r.source.Open(attempt)
+}
+
+// provePublisher opens the publisher once before the lease is claimed: a relay that could not publish must say so while another one still works,
+// and not when its turn comes.
+func (r *Relay) provePublisher(ctx context.Context) error {
+	if r.opened {
+		return nil
+	}
+	attempt, cancel := r.attempt(ctx)
+	defer cancel()
+	if err := r.publisher.Open(attempt); err != nil {
+		r.countError(ClassOf(err))
+		return fmt.Errorf("open publisher: %w", err)
+	}
+	return nil
 }
 
 // attemptTimeout bounds one try at reaching the database or the brokers: what hangs counts as failed.

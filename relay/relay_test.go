@@ -216,6 +216,35 @@ func TestConfigurationErrorEndsTheRun(t *testing.T) {
 	})
 }
 
+// Its turn may come at night.
+func TestARelayThatCouldNotPublishSaysSoWhileAnotherOneWorks(t *testing.T) {
+	inWorld(t, func(w *world) {
+		working := w.relay(Config{Name: "working"})
+		working.start()
+		w.until("leading", func() bool { return working.Stats().Leading })
+		broken := w.relay(Config{Name: "broken"})
+		broken.publisher.onOpen = func(context.Context) error { return fmt.Errorf("wrong password: %w", ErrConfiguration) }
+		if err := <-broken.start().ran; !errors.Is(err, ErrConfiguration) {
+			t.Errorf("run: %v, want %v", err, ErrConfiguration)
+		}
+		working.wantStopped()
+	})
+}
+
+func TestConfigurationErrorOfAWorkingRelayIsWaitedOut(t *testing.T) {
+	inWorld(t, func(w *world) {
+		r := w.relay(Config{})
+		r.start()
+		w.until("leading", func() bool { return r.Stats().Leading })
+		r.source.before.set(func(context.Context, string) error { return fmt.Errorf("password changed: %w", ErrConfiguration) })
+		w.until("interrupted", func() bool { return r.Stats().LastError != nil })
+		r.source.before.set(nil)
+		w.table.insert(keyA)
+		w.untilPublished()
+		r.wantStopped()
+	})
+}
+
 func TestMissingTopicBeforeTheFirstPublicationEndsTheRun(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.table.firstPublished = time.Time{}

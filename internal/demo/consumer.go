@@ -14,12 +14,14 @@ import (
 func consume(ctx context.Context, client *kgo.Client, l *ledger) error {
 	for {
 		fetches := client.PollFetches(ctx)
-		if ctx.Err() != nil {
+		select {
+		case <-ctx.Done():
 			return nil
+		default:
 		}
 		now := time.Now()
-		for _, e := range fetches.Errors() {
-			return fmt.Errorf("read topic %s: %w", e.Topic, e.Err)
+		if errs := fetches.Errors(); len(errs) > 0 {
+			return fmt.Errorf("read topic %s: %w", errs[0].Topic, errs[0].Err)
 		}
 		var err error
 		fetches.EachRecord(func(r *kgo.Record) {

@@ -104,8 +104,8 @@ func (s *scene) play(ctx context.Context) (Summary, error) {
 	written := run(stop, func() error { return s.shop.open(writing, s.options.Rate) })
 
 	screen := &display{out: s.options.Progress, terminal: s.options.Terminal, began: time.Now()}
-	s.watch(screen, written, running)
-	s.awaitArrivals(screen, running)
+	s.watch(running, screen, written)
+	s.awaitArrivals(running, screen)
 	screen.end()
 	cause := context.Cause(running)
 	stop(nil)
@@ -129,7 +129,7 @@ func run(stop context.CancelCauseFunc, f func() error) <-chan struct{} {
 }
 
 // watch shows the live line until the writers are done.
-func (s *scene) watch(screen *display, written <-chan struct{}, running context.Context) {
+func (s *scene) watch(running context.Context, screen *display, written <-chan struct{}) {
 	tick := time.NewTicker(screen.interval())
 	defer tick.Stop()
 	for {
@@ -146,7 +146,7 @@ func (s *scene) watch(screen *display, written <-chan struct{}, running context.
 }
 
 // awaitArrivals waits for what was committed and has not arrived.
-func (s *scene) awaitArrivals(screen *display, running context.Context) {
+func (s *scene) awaitArrivals(running context.Context, screen *display) {
 	deadline := time.NewTimer(grace)
 	defer deadline.Stop()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -253,4 +253,3 @@ func makeRelay(pool *pgxpool.Pool, p *parts, log *slog.Logger) (*relay.Relay, er
 	}
 	return relay.New(source, publisher, relay.Config{Logger: log})
 }
-

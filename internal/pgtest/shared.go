@@ -139,7 +139,7 @@ func (s *shared) ensureTemplate(ctx context.Context) (string, error) {
 	if _, err := c.Exec(ctx, "SELECT pg_advisory_lock(hashtext($1))", name); err != nil {
 		return "", err
 	}
-	defer c.Exec(ctx, "SELECT pg_advisory_unlock(hashtext($1))", name)
+	defer func() { _, _ = c.Exec(ctx, "SELECT pg_advisory_unlock(hashtext($1))", name) }()
 	var there bool
 	err = c.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1)", name).Scan(&there)
 	if err != nil || there {
