@@ -141,6 +141,8 @@ func (r *reader) Reread(keys []relay.Key, topics []string) {
 	if len(keys) == 0 && len(topics) == 0 {
 		return
 	}
+	// What could not be printed may have been mended.
+	r.aside = nil
 	r.heldTopics = slices.DeleteFunc(r.heldTopics, func(t string) bool { return slices.Contains(topics, t) })
 	if r.walk == nil {
 		r.walk = newWalk()

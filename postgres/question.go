@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
@@ -69,14 +70,14 @@ SELECT %d AS kind, (SELECT top FROM seq), NULL::uuid, pg_relation_filenode(%s::t
 // addHead adds the newest rows, through the primary key. A row that is settled already comes back as its id alone.
 func (r *reader) addHead(s *statement, q *question) {
 	fmt.Fprintf(&s.text, "\nUNION ALL (SELECT %d, e.id, %s FROM %s e WHERE e.id > %s AND e.id <= (SELECT top FROM seq) ORDER BY e.id LIMIT %s)",
-		kindHead, r.columnsIf("e.published_at IS NULL"), r.table(), s.bigint(r.pos), s.bigint(int64(q.limit)))
+		kindHead, r.columnsIf(s, "e.published_at IS NULL"), r.table(), s.bigint(r.pos), s.bigint(int64(q.limit)))
 }
 
 // addBeyond adds rows that the sequence did not give: only the partial index leads to them.
 func (r *reader) addBeyond(s *statement, q *question) {
 	fmt.Fprintf(&s.text, `
 UNION ALL (SELECT %d, e.id, %s FROM %s e WHERE e.published_at IS NULL AND e.id > %s AND e.id > (SELECT top FROM seq) ORDER BY e.id LIMIT %s)`,
-		kindBeyond, r.columns(), r.table(), s.bigint(r.beyond), s.bigint(int64(q.limit)))
+		kindBeyond, r.columns(s), r.table(), s.bigint(r.beyond), s.bigint(int64(q.limit)))
 }
 
 // addPage adds the next unpublished rows in (after, upTo], through the partial index: limit of them, or if there is a filter, as many as
@@ -85,7 +86,7 @@ func (r *reader) addPage(s *statement, kind int, q *question, after, upTo int64,
 	from := fmt.Sprintf("FROM %s e WHERE e.published_at IS NULL AND e.id > %s AND e.id <= %s ORDER BY e.id LIMIT ",
 		r.table(), s.bigint(after), s.bigint(upTo))
 	if filter == "" {
-		fmt.Fprintf(&s.text, "\nUNION ALL (SELECT %d, e.id, %s %s%s)", kind, r.columns(), from, s.bigint(int64(q.limit)))
+		fmt.Fprintf(&s.text, "\nUNION ALL (SELECT %d, e.id, %s %s%s)", kind, r.columns(s), from, s.bigint(int64(q.limit)))
 		return
 	}
 	fmt.Fprintf(&s.text, `
@@ -93,7 +94,7 @@ UNION ALL (SELECT %d, e.id, %s FROM (
     SELECT e.*, count(*) FILTER (WHERE e.matches) OVER (ORDER BY e.id ROWS UNBOUNDED PRECEDING) AS nth FROM (
         SELECT e.id, %s, %s AS matches %s%s) e) e
     WHERE e.nth <= %s ORDER BY e.id)`,
-		kind, r.columnsIf("e.matches"), r.rawColumns(), filter, from, s.bigint(int64(q.scan())), s.bigint(int64(q.limit)))
+		kind, r.columnsIf(s, "e.matches"), r.rawColumns(), filter, from, s.bigint(int64(q.scan())), s.bigint(int64(q.limit)))
 }
 
 // addLooks adds what is now visible in the holes.
@@ -103,13 +104,13 @@ func (r *reader) addLooks(s *statement, q *question) {
 	r.count.looked += len(ids) + len(lo)
 	if len(ids) > 0 {
 		fmt.Fprintf(&s.text, "\nUNION ALL (SELECT %d, e.id, %s FROM %s e WHERE e.id = ANY (%s) LIMIT %d)",
-			kindFind, r.columnsIf("e.published_at IS NULL"), r.table(), s.param(pgtype.Int8ArrayOID, ids), limit)
+			kindFind, r.columnsIf(s, "e.published_at IS NULL"), r.table(), s.param(pgtype.Int8ArrayOID, ids), limit)
 	}
 	if len(lo) > 0 {
 		fmt.Fprintf(&s.text, `
 UNION ALL (SELECT %d, e.* FROM unnest(%s::bigint[], %s::bigint[]) AS s(lo, hi) CROSS JOIN LATERAL (
     SELECT e.id, %s FROM %s e WHERE e.published_at IS NULL AND e.id BETWEEN s.lo AND s.hi ORDER BY e.id LIMIT %d) e LIMIT %d)`,
-			kindFind, s.param(pgtype.Int8ArrayOID, lo), s.param(pgtype.Int8ArrayOID, hi), r.columns(), r.table(), limit, limit)
+			kindFind, s.param(pgtype.Int8ArrayOID, lo), s.param(pgtype.Int8ArrayOID, hi), r.columns(s), r.table(), limit, limit)
 	}
 	for _, g := range q.look {
 		if g.below != 0 {
@@ -127,7 +128,7 @@ func (r *reader) addLookBelow(s *statement, g *group, limit int) {
 	}
 	fmt.Fprintf(&s.text, `
 UNION ALL (SELECT %d, e.id, %s FROM %s e WHERE e.published_at IS NULL AND e.id <= %s AND %s%s ORDER BY e.id LIMIT %d)`,
-		kindFind, r.columns(), r.table(), s.bigint(min(g.below, r.pos)), notOlder(s, g.since), filter, limit)
+		kindFind, r.columns(s), r.table(), s.bigint(min(g.below, r.pos)), notOlder(s, g.since), filter, limit)
 }
 
 // notOlder is true for a row whose transaction is not older than xid. age() compares across the wrap of xids.
@@ -179,33 +180,50 @@ func (r *reader) startFilter(s *statement) string {
 func (r *reader) table() string { return r.row.table.sql() }
 
 // columnNames are the columns of an event beside its id.
-var columnNames = [...]string{"event_id", "event_type::text", "topic::text", "partition_key::text", "payload::text", "headers::text", "created_at"}
+var columnNames = [...]string{"event_id", "event_type", "topic", "partition_key", "payload", "headers", "created_at"}
 
 // columns lists an event's columns, beside its id, as text where the type of the column is the user's choice.
-func (r *reader) columns() string { return r.list("e.%s") }
-
-// columnsIf is columns, all NULL where the condition is not true.
-func (r *reader) columnsIf(condition string) string {
-	return r.list("CASE WHEN " + condition + " THEN e.%s END")
+func (r *reader) columns(s *statement) string {
+	return strings.Join(r.expressions(s), ", ")
 }
 
-func (r *reader) list(format string) string {
-	out := make([]string, len(columnNames))
-	for i, name := range columnNames {
-		if name == "headers::text" && !r.row.headers {
-			out[i] = "NULL::text AS headers"
-			continue
-		}
-		out[i] = fmt.Sprintf(format, name)
+// columnsIf is columns, all NULL where the condition is not true.
+func (r *reader) columnsIf(s *statement, condition string) string {
+	list := r.expressions(s)
+	for i, e := range list {
+		list[i] = "CASE WHEN " + condition + " THEN " + e + " END"
 	}
-	return strings.Join(out, ", ")
+	return strings.Join(list, ", ")
+}
+
+// expressions are the columns one by one. A row that a looser table lets be without event_id is an event all the same: it is refused by name.
+func (r *reader) expressions(s *statement) []string {
+	list := make([]string, len(columnNames))
+	for i, name := range columnNames {
+		switch name {
+		case "event_id":
+			list[i] = "coalesce(e.event_id, '" + uuid.Nil.String() + "'::uuid)"
+		case "created_at":
+			list[i] = "e.created_at"
+		case "payload":
+			list[i] = r.printable(s, "e.payload::text")
+		case "headers":
+			list[i] = "NULL::text"
+			if r.row.headers {
+				list[i] = r.printable(s, "e.headers::text")
+			}
+		default:
+			list[i] = "e." + name + "::text"
+		}
+	}
+	return list
 }
 
 // rawColumns lists the columns as they are, for an inner query.
 func (r *reader) rawColumns() string {
-	raw := strings.ReplaceAll(strings.Join(columnNames[:], ", e."), "::text", "")
+	raw := "e." + strings.Join(columnNames[:], ", e.")
 	if !r.row.headers {
 		raw = strings.ReplaceAll(raw, "e.headers, ", "")
 	}
-	return "e." + raw
+	return raw
 }

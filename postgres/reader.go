@@ -37,6 +37,9 @@ type reader struct {
 	parked     bool
 	// swept is how far the sweep has come.
 	swept int64
+	// aside are rows whose text PostgreSQL cannot make; they are read without it. bare is set while these are looked for.
+	aside map[int64]struct{}
+	bare  bool
 
 	// fault makes the reader wrong on purpose: tests prove by it that they would notice.
 	fault fault

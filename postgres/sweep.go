@@ -113,7 +113,7 @@ func (r *reader) unpublishedRows(ctx context.Context, where func(*statement) str
 		late = notOlder(s, g.since)
 	}
 	fmt.Fprintf(&s.text, `SELECT last_value - (NOT is_called)::integer, NULL::uuid, NULL::text, NULL::text, false FROM %s
-UNION ALL (SELECT e.id, e.event_id, e.topic::text, e.partition_key::text, %s FROM %s e WHERE e.published_at IS NULL AND %s ORDER BY e.id LIMIT %d)`,
+UNION ALL (SELECT e.id, coalesce(e.event_id, '00000000-0000-0000-0000-000000000000'), coalesce(e.topic::text, ''), coalesce(e.partition_key::text, ''), %s FROM %s e WHERE e.published_at IS NULL AND %s ORDER BY e.id LIMIT %d)`,
 		r.row.sequence, late, r.table(), where(s), sweepPage)
 	err = r.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		return s.run(ctx, conn, func(v [][]byte) error {
