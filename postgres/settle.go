@@ -1,12 +1,15 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"slices"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -51,7 +54,7 @@ func (s *settler) Settle(ctx context.Context, refs []relay.Ref) (int, error) {
 	if len(refs) == 0 {
 		return 0, nil
 	}
-	ids, eventIDs := inOrder(refs)
+	ids, eventIDs := arrays(inOrder(refs))
 	var settled int
 	var err error
 	for range settleTries {
@@ -66,42 +69,65 @@ func (s *settler) Settle(ctx context.Context, refs []relay.Ref) (int, error) {
 	return settled, nil
 }
 
-// inOrder splits the refs, sorted by id: everybody who locks many rows of the table goes by id, so that nobody waits in a circle.
-func inOrder(refs []relay.Ref) (ids []int64, eventIDs []uuid.UUID) {
+// inOrder returns the refs sorted by id: everybody who locks many rows of the table goes by id, so that nobody waits in a circle.
+func inOrder(refs []relay.Ref) []relay.Ref {
+	byID := func(a, b relay.Ref) int { return cmp.Compare(a.ID, b.ID) }
+	if slices.IsSortedFunc(refs, byID) {
+		return refs
+	}
 	refs = slices.Clone(refs)
-	slices.SortFunc(refs, func(a, b relay.Ref) int {
-		if a.ID < b.ID {
-			return -1
-		}
-		return 1
-	})
-	ids, eventIDs = make([]int64, len(refs)), make([]uuid.UUID, len(refs))
-	for i, r := range refs {
-		ids[i], eventIDs[i] = r.ID, r.EventID
+	slices.SortFunc(refs, byID)
+	return refs
+}
+
+// arrays returns the ids and the event ids as bigint[] and uuid[] in PostgreSQL's binary form. The driver would write and the server read them
+// as text, which costs a tenth of the relay's time.
+func arrays(refs []relay.Ref) (ids, eventIDs []byte) {
+	const header, length = 20, 4
+	ids = appendArray(make([]byte, 0, header+len(refs)*(length+8)), pgtype.Int8OID, len(refs))
+	eventIDs = appendArray(make([]byte, 0, header+len(refs)*(length+16)), pgtype.UUIDOID, len(refs))
+	for _, r := range refs {
+		ids = binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint32(ids, 8), uint64(r.ID))
+		eventIDs = append(binary.BigEndian.AppendUint32(eventIDs, 16), r.EventID[:]...)
 	}
 	return ids, eventIDs
 }
 
-func (s *settler) settle(ctx context.Context, ids []int64, eventIDs []uuid.UUID) (settled int, err error) {
+// appendArray begins an array of n elements, none of them NULL: dimensions, flags, type, length, lower bound.
+func appendArray(dst []byte, oid uint32, n int) []byte {
+	for _, word := range []uint32{1, 0, oid, uint32(n), 1} {
+		dst = binary.BigEndian.AppendUint32(dst, word)
+	}
+	return dst
+}
+
+// settle runs the statements of one settle in one round trip, which is one transaction.
+func (s *settler) settle(ctx context.Context, ids, eventIDs []byte) (settled int, err error) {
+	binaryForm := []int16{pgtype.BinaryFormatCode, pgtype.BinaryFormatCode}
+	batch := &pgconn.Batch{}
+	batch.ExecParams(plainPlan, nil, nil, nil, nil)
+	batch.ExecParams(s.sql, [][]byte{ids, eventIDs}, []uint32{pgtype.Int8ArrayOID, pgtype.UUIDArrayOID}, binaryForm, nil)
+	if !s.begun {
+		batch.ExecParams(beginSQL, [][]byte{s.row.id[:]}, []uint32{pgtype.UUIDOID}, binaryForm[:1], nil)
+	}
 	err = s.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		var batch pgx.Batch
-		batch.Queue(plainPlan)
-		batch.Queue(s.sql, ids, eventIDs)
-		if !s.begun {
-			batch.Queue(beginSQL, s.row.id)
+		results := conn.PgConn().ExecBatch(ctx, batch)
+		for statement := 0; results.NextResult(); statement++ {
+			tag, err := results.ResultReader().Close()
+			if err != nil {
+				return firstError(err, results.Close())
+			}
+			if statement == 1 {
+				settled = int(tag.RowsAffected())
+			}
 		}
-		results := conn.SendBatch(ctx, &batch)
-		if _, err := results.Exec(); err != nil {
-			return firstError(err, results.Close())
-		}
-		tag, err := results.Exec()
-		if err = firstError(err, results.Close()); err != nil {
-			return err
-		}
-		settled, s.begun = int(tag.RowsAffected()), true
-		return nil
+		return results.Close()
 	})
-	return settled, err
+	if err != nil {
+		return 0, err
+	}
+	s.begun = true
+	return settled, nil
 }
 
 // firstError returns the first that is not nil: closing a batch reports what its unread part met, and only then has it committed.

@@ -237,7 +237,10 @@ func settledIn(t *testing.T, db *pgxpool.Pool) int {
 func settlePlan(t *testing.T, s *Source, refs []relay.Ref) string {
 	t.Helper()
 	st := s.open.Load().settler
-	ids, eventIDs := inOrder(refs)
+	ids, eventIDs := make([]int64, len(refs)), make([]uuid.UUID, len(refs))
+	for i, r := range refs {
+		ids[i], eventIDs[i] = r.ID, r.EventID
+	}
 	var plan string
 	err := inTx(t.Context(), s.settle, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, plainPlan); err != nil {

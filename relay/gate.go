@@ -19,7 +19,7 @@ type gate struct {
 	at time.Time
 	// inFlight holds what was admitted and whose settle has not committed, or has committed while a read was on its way that may still show the
 	// row as unpublished.
-	inFlight map[Ref]*Event
+	inFlight map[Ref]flight
 	keys     map[Key]*keyState
 	topics   map[string]*topicState
 	parked   map[Key]struct{}
@@ -66,6 +66,12 @@ type topicState struct {
 	released bool
 }
 
+// flight is what is kept of an event in flight. The event itself goes when Kafka has it: its payload need not wait for the settle.
+type flight struct {
+	key  Key
+	size int
+}
+
 type grave struct {
 	ref Ref
 	// read is the last read that may still show the row as unpublished.
@@ -77,7 +83,7 @@ func newGate(limitEvents, limitBytes int, now func() time.Time) *gate {
 		limitEvents: limitEvents,
 		limitBytes:  limitBytes,
 		now:         now,
-		inFlight:    map[Ref]*Event{},
+		inFlight:    map[Ref]flight{},
 		keys:        map[Key]*keyState{},
 		topics:      map[string]*topicState{},
 		parked:      map[Key]struct{}{},
@@ -119,9 +125,10 @@ func (g *gate) admit(events []*Event) (ready []*Event) {
 		if k.spilled || k.topic.err != nil {
 			continue
 		}
-		g.inFlight[ref] = e
+		size := e.Size()
+		g.inFlight[ref] = flight{key, size}
 		g.events++
-		g.bytes += e.Size()
+		g.bytes += size
 		if k.admission != g.admission {
 			k.waiting = append(k.waiting, e)
 			continue
@@ -198,19 +205,19 @@ func (g *gate) giveBack(events, bytes int) {
 }
 
 // settled takes events whose settle has committed.
-func (g *gate) settled(events []*Event) {
+func (g *gate) settled(refs []Ref) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	bytes := 0
-	for _, e := range events {
-		bytes += e.Size()
+	for _, ref := range refs {
+		bytes += g.inFlight[ref].size
 		if g.readsBegun == g.readsEnded {
-			delete(g.inFlight, e.Ref())
+			delete(g.inFlight, ref)
 			continue
 		}
-		g.graves = append(g.graves, grave{e.Ref(), g.readsBegun})
+		g.graves = append(g.graves, grave{ref, g.readsBegun})
 	}
-	g.giveBack(len(events), bytes)
+	g.giveBack(len(refs), bytes)
 }
 
 // beginRead and endRead enclose every statement of the reader together with the admission of what it found.

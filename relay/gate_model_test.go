@@ -22,7 +22,7 @@ type gateModel struct {
 
 	outstanding map[Key][]*Event
 	acked       map[Ref]bool
-	unsettled   []*Event
+	unsettled   []Ref
 
 	// calm lets everything succeed.
 	calm bool
@@ -161,16 +161,12 @@ func (m *gateModel) settle() {
 		return
 	}
 	n := 1 + m.rand.IntN(len(m.unsettled))
-	events := m.unsettled[:n]
+	refs := m.unsettled[:n]
 	m.unsettled = m.unsettled[n:]
-	var refs []Ref
-	for _, e := range events {
-		refs = append(refs, e.Ref())
-	}
 	if settled, err := m.source.Settle(context.Background(), refs); err != nil || settled != n {
 		m.fatal("settled %d of %d: %v", settled, n, err)
 	}
-	m.gate.settled(events)
+	m.gate.settled(refs)
 }
 
 func (m *gateModel) release() {

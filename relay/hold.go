@@ -82,8 +82,8 @@ func (g *gate) unpark(key Key) {
 func (g *gate) hold(key Key) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, e := range g.inFlight {
-		if e.Key() == key {
+	for _, f := range g.inFlight {
+		if f.key == key {
 			return false
 		}
 	}

@@ -14,7 +14,7 @@ type settler struct {
 	step   func(string)
 
 	mu      sync.Mutex
-	pending []*Event
+	pending []Ref
 	// doubtful is how many of the first pending events were in a statement whose outcome is unknown: it may have settled them.
 	doubtful int
 	more     signal
@@ -27,12 +27,12 @@ func newSettler(source Settler, step func(string)) *settler {
 	return &settler{source: source, step: step, more: newSignal()}
 }
 
-func (s *settler) add(events []*Event) {
-	if len(events) == 0 {
+func (s *settler) add(refs []Ref) {
+	if len(refs) == 0 {
 		return
 	}
 	s.mu.Lock()
-	s.pending = append(s.pending, events...)
+	s.pending = append(s.pending, refs...)
 	s.mu.Unlock()
 	s.more.set()
 }
@@ -45,7 +45,7 @@ func (s *settler) waiting() int {
 
 // run settles until stop ends, then what is still pending. Statements run under work. settled is told of each one that has committed: its events, and
 // how many of them were found unpublished.
-func (s *settler) run(stop, work context.Context, settled func(events []*Event, n int)) error {
+func (s *settler) run(stop, work context.Context, settled func(refs []Ref, n int)) error {
 	for {
 		if err := s.flush(work, settled); err != nil {
 			return err
@@ -59,7 +59,7 @@ func (s *settler) run(stop, work context.Context, settled func(events []*Event, 
 }
 
 // flush settles all that is pending. What fails stays pending.
-func (s *settler) flush(ctx context.Context, settled func([]*Event, int)) error {
+func (s *settler) flush(ctx context.Context, settled func([]Ref, int)) error {
 	for {
 		s.mu.Lock()
 		batch := s.pending[:min(len(s.pending), maxSettle)]
@@ -67,15 +67,11 @@ func (s *settler) flush(ctx context.Context, settled func([]*Event, int)) error 
 		if len(batch) == 0 {
 			return nil
 		}
-		refs := make([]Ref, len(batch))
-		for i, e := range batch {
-			refs[i] = e.Ref()
-		}
 		s.step("settle")
-		n, err := s.settle(ctx, refs)
+		n, err := s.settle(ctx, batch)
 		if err != nil {
 			s.doubtful = max(s.doubtful, len(batch))
-			return fmt.Errorf("settle %d events: %w", len(refs), err)
+			return fmt.Errorf("settle %d events: %w", len(batch), err)
 		}
 		s.step("settled")
 		settled(batch, min(len(batch), n+s.doubtful))

@@ -29,8 +29,8 @@ func newSettlement(events int) *settlement {
 	return s
 }
 
-func (s *settlement) note(events []*Event, n int) {
-	s.reported += len(events)
+func (s *settlement) note(refs []Ref, n int) {
+	s.reported += len(refs)
 	s.found += n
 }
 
@@ -48,7 +48,7 @@ func failing(op string, n int) func(context.Context, string) error {
 func TestSettlerSettlesAtMostTenThousandInOneStatement(t *testing.T) {
 	t.Parallel()
 	s := newSettlement(25_000)
-	s.add(s.events)
+	s.add(refsOf(s.events))
 	if err := s.flush(t.Context(), s.note); err != nil {
 		t.Fatal(err)
 	}
@@ -61,7 +61,7 @@ func TestSettlerKeepsWhatItCouldNotSettle(t *testing.T) {
 	t.Parallel()
 	s := newSettlement(3)
 	s.source.before.set(failing("settle", 1))
-	s.add(s.events)
+	s.add(refsOf(s.events))
 	if err := s.flush(t.Context(), s.note); !errors.Is(err, errBroken) {
 		t.Fatalf("flush: %v, want %v", err, errBroken)
 	}
@@ -80,11 +80,11 @@ func TestSettlerBlamesNobodyForAStatementWhoseReplyWasLost(t *testing.T) {
 	t.Parallel()
 	s := newSettlement(3)
 	s.source.after.set(failing("settle", 1))
-	s.add(s.events[:2])
+	s.add(refsOf(s.events[:2]))
 	if err := s.flush(t.Context(), s.note); !errors.Is(err, errBroken) {
 		t.Fatalf("flush: %v, want %v", err, errBroken)
 	}
-	s.add(s.events[2:])
+	s.add(refsOf(s.events[2:]))
 	if err := s.flush(t.Context(), s.note); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestSettlerTellsWhenSomebodyElseHasSettled(t *testing.T) {
 	t.Parallel()
 	s := newSettlement(3)
 	s.table.row(s.events[1].Ref()).published = true
-	s.add(s.events)
+	s.add(refsOf(s.events))
 	if err := s.flush(t.Context(), s.note); err != nil {
 		t.Fatal(err)
 	}
@@ -122,10 +122,10 @@ func TestSettlerSettlesWhatWasAckedAfterTheStop(t *testing.T) {
 		stop, end := context.WithCancel(t.Context())
 		ran := make(chan error)
 		go func() { ran <- s.run(stop, t.Context(), s.note) }()
-		s.add(s.events[:1])
+		s.add(refsOf(s.events[:1]))
 		<-reached
 		end()
-		s.add(s.events[1:])
+		s.add(refsOf(s.events[1:]))
 		close(goOn)
 		if err := <-ran; err != nil {
 			t.Fatalf("run: %v: the stop cut a statement off", err)

@@ -179,7 +179,7 @@ func (t *term) settleEarlier(ctx context.Context) error {
 	settling, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(t.cfg.DrainTimeout, cancel) })()
-	return t.settler.flush(settling, func(events []*Event, n int) { t.countSettled(len(events), n) })
+	return t.settler.flush(settling, func(refs []Ref, n int) { t.countSettled(len(refs), n) })
 }
 
 // requireTopics fails while a topic that the configuration names is missing.
@@ -235,9 +235,9 @@ func (t *term) release(ctx context.Context, cause error) {
 	}
 }
 
-func (t *term) settled(events []*Event, n int) {
-	t.gate.settled(events)
-	t.countSettled(len(events), n)
+func (t *term) settled(refs []Ref, n int) {
+	t.gate.settled(refs)
+	t.countSettled(len(refs), n)
 }
 
 func (r *Relay) countSettled(events, n int) {

@@ -13,7 +13,7 @@ type verdict struct {
 	// ready are the waiting events whose keys are free now.
 	ready []*Event
 	// acked are in Kafka: they are to be settled.
-	acked []*Event
+	acked []Ref
 	// failed are to be parked.
 	failed []outcome
 	// heldTopics are the topics that stopped with this batch.
@@ -29,14 +29,14 @@ func (g *gate) resolve(outcomes []outcome) verdict {
 	defer g.mu.Unlock()
 	g.at = g.now()
 	var v verdict
-	v.acked = make([]*Event, 0, len(outcomes))
+	v.acked = make([]Ref, 0, len(outcomes))
 	for _, o := range outcomes {
 		key := o.event.Key()
 		k := g.keys[key]
 		g.send(k, -1)
 		k.answered = g.at
 		if o.err == nil {
-			v.acked = append(v.acked, o.event)
+			v.acked = append(v.acked, o.event.Ref())
 		} else {
 			g.fail(&v, k, o)
 		}
