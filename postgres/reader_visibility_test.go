@@ -227,6 +227,22 @@ func TestOpenTransactionElsewhereChangesNothing(t *testing.T) {
 }
 
 // https://github.com/Trendyol/go-pq-cdc/issues/166
+// The databases come from one template, so the other table even has the same number.
+func TestOpenWriterOfAnotherDatabaseHoldsNoHoleOpen(t *testing.T) {
+	t.Parallel()
+	b, other := newBench(t), newBench(t)
+	b.start()
+	b.wantRead()
+	elsewhere := other.begin()
+	elsewhere.insert("a")
+	gone := b.begin()
+	gone.insert("a")
+	gone.rollback()
+	b.insert("a")
+	b.wantRead(2)
+	b.wantNoHoles()
+}
+
 func TestRolledBackSavepointIsNeverReadAndHoldsNothingUp(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
