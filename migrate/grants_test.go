@@ -73,6 +73,9 @@ func TestTheRelaysRightsAreEnoughAndNoMore(t *testing.T) {
 		`INSERT INTO outbox.parked_key (source, topic, key_hash, partition_key, lane, id, event_id, event_type, code, reason)
 			SELECT `+source+`, 't', '\x00', 'k', 0, 1, gen_random_uuid(), 'x', 'c', 'r' ON CONFLICT (source, topic, key_hash) DO UPDATE SET reason = ''`,
 		"DELETE FROM outbox.parked_key",
+		`INSERT INTO outbox.held_topic (source, topic, code, reason) SELECT `+source+`, 't', 'c', 'r'
+			ON CONFLICT (source, topic) DO UPDATE SET reason = EXCLUDED.reason`,
+		"DELETE FROM outbox.held_topic",
 		"SELECT * FROM outbox.request WHERE done_at IS NULL FOR UPDATE",
 		"UPDATE outbox.request SET done_at = now(), outcome = 'done', error = NULL",
 		`INSERT INTO outbox.dead_event (source, id, event_id, topic, partition_key, lane, event, code, reason, died_by)

@@ -57,6 +57,16 @@ CREATE TABLE outbox.parked_key (
 COMMENT ON TABLE outbox.parked_key IS 'Keys that wait for an operator, each with the event that stops it.';
 COMMENT ON COLUMN outbox.parked_key.key_hash IS 'sha256 of the partition key: keys may be longer than an index entry.';
 
+CREATE TABLE outbox.held_topic (
+    source  uuid        NOT NULL REFERENCES outbox.source ON DELETE CASCADE,
+    topic   text        NOT NULL,
+    code    text        NOT NULL,
+    reason  text        NOT NULL,
+    held_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (source, topic)
+);
+COMMENT ON TABLE outbox.held_topic IS 'Topics that cannot be published to, as the relay that holds the lease sees them.';
+
 CREATE TABLE outbox.failure (
     source          uuid        NOT NULL REFERENCES outbox.source ON DELETE CASCADE,
     id              bigint      NOT NULL,
