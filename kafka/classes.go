@@ -89,6 +89,7 @@ const (
 	codeHeaders     = "INVALID_HEADERS"
 	codePayload     = "INVALID_PAYLOAD"
 	codeEventID     = "INVALID_EVENT_ID"
+	codeTopic       = "INVALID_TOPIC"
 )
 
 func rule(err error) ruling {

@@ -19,6 +19,9 @@ const (
 	DefaultMaxMessageBytes = 1_048_588
 )
 
+// minLeaseTTL is the relay's own: it leaves a produce one second.
+const minLeaseTTL = 5 * time.Second
+
 // SASL mechanisms.
 const (
 	MechanismPlain       = "PLAIN"
@@ -41,7 +44,7 @@ type Config struct {
 	// Compression is none, gzip, snappy, lz4 or zstd. Default: none, which every consumer can read. The limit on a record's size counts
 	// uncompressed bytes whatever this is.
 	Compression string
-	// LeaseTTL is how long the relay's lease lasts, at least 3 s. The time that a produce may take is derived from it: TTL/5 for the
+	// LeaseTTL is how long the relay's lease lasts, at least 5 s. The time that a produce may take is derived from it: TTL/5 for the
 	// broker and 2·TTL/15 for the way. Default: 15 s.
 	LeaseTTL time.Duration
 	// CreateTopics, when not nil, makes missing topics instead of reporting them.
@@ -119,8 +122,8 @@ func (c Config) validate() error {
 	if _, ok := codecs[c.Compression]; !ok {
 		problems = append(problems, fmt.Errorf("compression %q: use none, gzip, snappy, lz4 or zstd", c.Compression))
 	}
-	if c.LeaseTTL < 3*time.Second {
-		problems = append(problems, fmt.Errorf("lease TTL %s: at least 3s are needed for a produce to fit in", c.LeaseTTL))
+	if c.LeaseTTL < minLeaseTTL {
+		problems = append(problems, fmt.Errorf("lease TTL %s: at least 5s are needed for a produce to fit in", c.LeaseTTL))
 	}
 	if c.MaxMessageBytes < 1024 || c.MaxMessageBytes > maxRequestBytes {
 		problems = append(problems, fmt.Errorf("max message bytes %d: use 1024 to %d", c.MaxMessageBytes, maxRequestBytes))

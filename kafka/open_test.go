@@ -92,7 +92,7 @@ func TestOpenGivesUpOnASilentBroker(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	p := newPublisher(t, Config{Brokers: []string{l.Addr().String()}, LeaseTTL: 3 * time.Second})
+	p := newPublisher(t, Config{Brokers: []string{l.Addr().String()}, LeaseTTL: 5 * time.Second})
 	refusedOpen(t, p, codeUnreachable)
 }
 

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -12,6 +13,10 @@ import (
 // comes here again in its order.
 func (s *session) admit(it *item) {
 	t := it.topic
+	if t.illegal != nil {
+		s.admitIllegal(it)
+		return
+	}
 	if !t.ready {
 		t.pending = append(t.pending, it)
 		s.askFor(t)
@@ -38,6 +43,15 @@ func (s *session) admit(it *item) {
 	case fitsNot:
 		s.tooLarge(it)
 	}
+}
+
+// admitIllegal refuses an event whose topic can never exist: waiting for it would stop its key for ever, with no way out for an operator.
+func (s *session) admitIllegal(it *item) {
+	if it.call.isStopped(it.event.Key()) {
+		s.finish(it, heldError(it, "an earlier event of its key failed"))
+		return
+	}
+	s.refuse(it, rowError(it.event, codeTopic, fmt.Errorf("no topic can have this name: %w; correct the row's topic", it.topic.illegal)))
 }
 
 // refuse ends an event by its own fault.

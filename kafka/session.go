@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/outbox-relay/outbox"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -158,8 +159,10 @@ func (s *session) topicOf(name string, last *topic) *topic {
 	}
 	t := s.topics[name]
 	if t == nil {
-		t = &topic{name: name}
-		s.topics[name] = t
+		t = &topic{name: name, illegal: outbox.CheckTopic(name)}
+		if t.illegal == nil {
+			s.topics[name] = t
+		}
 	}
 	return t
 }

@@ -10,6 +10,8 @@ const limitFresh = 5 * time.Second
 // topic is what a session knows of one topic. It is guarded by the session's mutex.
 type topic struct {
 	name string
+	// illegal is why no topic can have this name; nil when one can.
+	illegal error
 	// ready tells that events may go to the partitions. While it is not, they wait in pending, in order.
 	ready   bool
 	pending []*item
