@@ -38,11 +38,11 @@ func fetch(major int) (binaries, error) {
 		return binaries{}, err
 	}
 	target := filepath.Join(cache, string(version))
-	unlock, err := lockFile(filepath.Join(cache, "lock"))
+	lock, err := lockFile(filepath.Join(cache, "lock"))
 	if err != nil {
 		return binaries{}, err
 	}
-	defer unlock()
+	defer lock.release()
 	if b, err := inspect(filepath.Join(target, "bin")); err == nil {
 		return b, nil
 	}

@@ -11,9 +11,9 @@ const folderPrefix = "outbox-devpg-"
 
 // folder is where a server lives: data/ (the server's), server.log, and lock, which this process holds locked while it lives.
 type folder struct {
-	path   string
-	keep   bool
-	unlock func()
+	path string
+	keep bool
+	lock *fileLock
 }
 
 func (f *folder) data() string { return filepath.Join(f.path, "data") }
@@ -48,11 +48,9 @@ func (f *folder) prepare(acc *account) error {
 		return err
 	}
 	f.path = path
-	unlock, err := lockFile(filepath.Join(f.path, "lock"))
-	if err != nil {
+	if f.lock, err = lockFile(filepath.Join(f.path, "lock")); err != nil {
 		return err
 	}
-	f.unlock = unlock
 	if acc == nil {
 		return nil
 	}
@@ -65,7 +63,7 @@ func (f *folder) prepare(acc *account) error {
 
 // close gives the folder up, and removes it if it was made for one server.
 func (f *folder) close() error {
-	defer f.unlock()
+	defer f.lock.release()
 	if f.keep {
 		return nil
 	}
@@ -84,9 +82,9 @@ func sweepFolders(temp string, now time.Time) {
 		if err != nil || !info.IsDir() || now.Sub(info.ModTime()) < time.Minute {
 			continue
 		}
-		if unlock, ok := tryLockFile(filepath.Join(path, "lock")); ok {
+		if lock, ok := tryLockFile(filepath.Join(path, "lock")); ok {
 			os.RemoveAll(path)
-			unlock()
+			lock.release()
 		}
 	}
 }

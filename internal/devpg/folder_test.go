@@ -16,14 +16,14 @@ func TestSweepRemovesOnlyOldFoldersOfProcessesThatAreGone(t *testing.T) {
 		if err := os.Mkdir(path, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		unlock, err := lockFile(filepath.Join(path, "lock"))
+		lock, err := lockFile(filepath.Join(path, "lock"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if locked {
-			t.Cleanup(unlock)
+			t.Cleanup(lock.release)
 		} else {
-			unlock()
+			lock.release()
 		}
 	}
 	make(folderPrefix+"live", true)

@@ -25,6 +25,10 @@ var (
 	signalImmediate = os.Kill
 )
 
-func lockFile(string) (func(), error) { return nil, errSystem }
+type fileLock struct{}
 
-func tryLockFile(string) (func(), bool) { return nil, false }
+func (*fileLock) release() {}
+
+func lockFile(string) (*fileLock, error) { return nil, errSystem }
+
+func tryLockFile(string) (*fileLock, bool) { return nil, false }
