@@ -64,3 +64,35 @@ ON CONFLICT (source, topic, key_hash) DO UPDATE SET
 	}
 	return nil
 }
+
+// maxTopic is how much of a text is kept where it is part of an index entry.
+const maxTopic = 1000
+
+// HoldTopics implements [relay.Failures].
+func (f *failures) HoldTopics(ctx context.Context, claim relay.Claim, held []relay.HeldTopic) error {
+	topics, codes, reasons := make([]string, len(held)), make([]string, len(held)), make([]string, len(held))
+	for i, h := range held {
+		topics[i], codes[i], reasons[i] = storable(h.Topic[:min(len(h.Topic), maxTopic)]), h.Code, storable(h.Reason)
+	}
+	err := inTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) error {
+		if len(claim.Lanes) == 0 {
+			return relay.ErrLeaseLost
+		}
+		if err := holdLane(ctx, tx, f.row.id, claim, claim.Lanes[0]); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `DELETE FROM outbox.held_topic WHERE source = $1 AND topic <> ALL ($2::text[])`, f.row.id, topics)
+		if err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, `
+INSERT INTO outbox.held_topic AS h (source, topic, code, reason)
+SELECT DISTINCT ON (topic) $1::uuid, topic, code, reason FROM unnest($2::text[], $3::text[], $4::text[]) AS n(topic, code, reason)
+ON CONFLICT (source, topic) DO UPDATE SET code = excluded.code, reason = excluded.reason`, f.row.id, topics, codes, reasons)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("write down the held topics of %s: %w", f.row.table, err)
+	}
+	return nil
+}

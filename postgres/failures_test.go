@@ -103,6 +103,9 @@ func TestAZombieCannotDecide(t *testing.T) {
 		t.Errorf("Park of the old owner = %v, want ErrLeaseLost", err)
 	}
 	same(t, "parked keys", parkedKeys(t, b), nil)
+	if err := a.HoldTopics(t.Context(), old, []relay.HeldTopic{{Topic: "orders"}}); !errors.Is(err, relay.ErrLeaseLost) {
+		t.Errorf("HoldTopics of the old owner = %v, want ErrLeaseLost", err)
+	}
 
 	park(t, b, current, parked(orders, refs[0]))
 	requested(t, db, VerbSkip, orders)
@@ -128,4 +131,40 @@ func TestAClaimWithoutTheKeysLaneCannotPark(t *testing.T) {
 		t.Errorf("Park = %v, want ErrLeaseLost", err)
 	}
 	same(t, "parked keys", parkedKeys(t, s), nil)
+}
+
+func TestHeldTopicsAreWhatTheRelaySaidLast(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	c := claim(t, s, owner("a"))
+	hold := func(held ...relay.HeldTopic) {
+		t.Helper()
+		if err := s.HoldTopics(t.Context(), c, held); err != nil {
+			t.Fatal(err)
+		}
+	}
+	topics := func() (held []relay.HeldTopic) {
+		t.Helper()
+		st, err := s.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, topic := range st.Topics {
+			held = append(held, relay.HeldTopic{Topic: topic.Topic, Code: topic.HeldCode, Reason: topic.HeldReason})
+		}
+		return held
+	}
+	missing := relay.HeldTopic{Topic: "orders", Code: "UNKNOWN_TOPIC_OR_PARTITION", Reason: "create it"}
+	forbidden := relay.HeldTopic{Topic: "payments", Code: "TOPIC_AUTHORIZATION_FAILED", Reason: "grant it"}
+	hold(missing)
+	first := queryOne[string](t, db, "SELECT held_at::text FROM outbox.held_topic")
+	hold(missing, forbidden)
+	same(t, "held topics", topics(), []relay.HeldTopic{missing, forbidden})
+	same(t, "held_at of the first", queryOne[string](t, db, "SELECT held_at::text FROM outbox.held_topic WHERE topic = 'orders'"), first)
+	insert(t, db, relay.Key{Topic: "orders", PartitionKey: "k"}, 1)
+	hold(forbidden)
+	same(t, "held topics", topics(), []relay.HeldTopic{{Topic: "orders"}, forbidden})
+	hold()
+	same(t, "held topics", topics(), []relay.HeldTopic{{Topic: "orders"}})
 }

@@ -249,6 +249,15 @@ func (s *Source) Park(ctx context.Context, claim relay.Claim, p relay.ParkedKey)
 	return o.failures.Park(ctx, claim, p)
 }
 
+// HoldTopics implements [relay.Failures].
+func (s *Source) HoldTopics(ctx context.Context, claim relay.Claim, held []relay.HeldTopic) error {
+	o, err := s.now("write down held topics")
+	if err != nil {
+		return err
+	}
+	return o.failures.HoldTopics(ctx, claim, held)
+}
+
 // Requests implements [relay.Failures].
 func (s *Source) Requests(ctx context.Context, claim relay.Claim, ready func(relay.Key) bool) ([]relay.Key, error) {
 	o, err := s.now("carry out requests")

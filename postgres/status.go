@@ -46,6 +46,9 @@ type TopicStatus struct {
 	OldestAge   time.Duration
 	EligibleAge time.Duration
 	ParkedKeys  int64
+	// HeldCode and HeldReason say why nothing can be published to the topic; "" when nothing stands in the way, as far as the relay has
+	// noticed: a topic that no event was tried for is not looked at.
+	HeldCode, HeldReason string
 }
 
 // LaneStatus is who may publish a lane.
@@ -210,14 +213,15 @@ func readTopics(ctx context.Context, tx pgx.Tx, row sourceRow) ([]TopicStatus, e
 ), counts AS (
     SELECT topic, count(*) AS pending, max(age) AS oldest, max(age) FILTER (WHERE NOT parked) AS eligible FROM waiting GROUP BY topic
 )
-SELECT topic, coalesce(pending, 0), coalesce(oldest, 0), coalesce(eligible, 0), coalesce(parked, 0)
-FROM counts FULL JOIN keys USING (topic) ORDER BY topic`, row.table.sql()), row.id, int64(statusLimit))
+SELECT topic, coalesce(pending, 0), coalesce(oldest, 0), coalesce(eligible, 0), coalesce(parked, 0), coalesce(h.code, ''), coalesce(h.reason, '')
+FROM counts FULL JOIN keys USING (topic)
+FULL JOIN (SELECT topic, code, reason FROM outbox.held_topic WHERE source = $1) h USING (topic) ORDER BY topic`, row.table.sql()), row.id, int64(statusLimit))
 	if err != nil {
 		return nil, fmt.Errorf("count by topic: %w", err)
 	}
 	return pgx.CollectRows(rows, func(r pgx.CollectableRow) (t TopicStatus, err error) {
 		var oldest, eligible int64
-		err = r.Scan(&t.Topic, &t.Pending, &oldest, &eligible, &t.ParkedKeys)
+		err = r.Scan(&t.Topic, &t.Pending, &oldest, &eligible, &t.ParkedKeys, &t.HeldCode, &t.HeldReason)
 		t.OldestAge, t.EligibleAge = microseconds(oldest), microseconds(eligible)
 		return t, err
 	})

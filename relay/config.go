@@ -107,7 +107,7 @@ func (c Config) validate(maxDelay time.Duration) error {
 	if c.LeaseTTL < minLeaseTTL {
 		errs = append(errs, fmt.Errorf("LeaseTTL is %s; it must be at least %s", c.LeaseTTL, minLeaseTTL))
 	} else if s := silence(c.LeaseTTL, maxDelay); s < c.LeaseTTL/2 {
-		errs = append(errs, fmt.Errorf("LeaseTTL is %s, of which a produce may take %s; at most half of it may be held in reserve: raise LeaseTTL or lower the produce timeout", c.LeaseTTL, maxDelay))
+		errs = append(errs, fmt.Errorf("LeaseTTL is %s, of which a produce may take %s; at most half of it may be held in reserve: make the publisher for the same lease (kafka.Config.LeaseTTL), or raise LeaseTTL", c.LeaseTTL, maxDelay))
 	}
 	return errors.Join(errs...)
 }

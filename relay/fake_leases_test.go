@@ -68,6 +68,16 @@ func (s *fakeSource) Park(ctx context.Context, c Claim, p ParkedKey) error {
 	})
 }
 
+func (s *fakeSource) HoldTopics(ctx context.Context, c Claim, held []HeldTopic) error {
+	return s.call(ctx, "hold", func() error {
+		if err := s.owns(c); err != nil {
+			return err
+		}
+		s.table.held = held
+		return nil
+	})
+}
+
 func (s *fakeSource) Requests(ctx context.Context, c Claim, ready func(Key) bool) (released []Key, err error) {
 	err = s.call(ctx, "requests", func() error {
 		f := s.table

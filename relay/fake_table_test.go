@@ -18,6 +18,7 @@ type fakeTable struct {
 	epoch          int64
 	expires        time.Time
 	parked         map[Key]ParkedKey
+	held           []HeldTopic
 	requests       []fakeRequest
 	firstPublished time.Time
 	// statements are the sizes of the statements that settled.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -19,24 +20,54 @@ func (t *term) housekeep(stop, work, finish context.Context) error {
 	defer cancel()
 	defer context.AfterFunc(work, cancel)()
 	silent := false
+	held := heldNote{term: t}
 	for {
 		var err error
 		select {
 		case <-ctx.Done():
 			<-stop.Done()
-			return t.parkFailed(finish)
+			return errors.Join(t.parkFailed(finish), held.write(finish))
 		case <-t.toPark:
 			err = t.parkFailed(finish)
 		case <-topics.C:
 			t.checkTopics(ctx)
 		case <-requests.C:
 			silent = t.noteSilence(silent)
-			err = t.carryOut(ctx)
+			err = errors.Join(t.carryOut(ctx), held.write(ctx))
 		}
 		if err != nil && ctx.Err() == nil {
 			return err
 		}
 	}
+}
+
+// heldNote is what the database says of held topics.
+type heldNote struct {
+	*term
+	// written is what this term has written last; nil before the first time: an earlier relay may have left something.
+	written []HeldTopic
+}
+
+// write writes down which topics are held, when that has changed.
+func (n *heldNote) write(ctx context.Context) error {
+	held := []HeldTopic{}
+	errs := n.gate.topicErrors()
+	for _, name := range slices.Sorted(maps.Keys(errs)) {
+		h := HeldTopic{Topic: name, Reason: errs[name].Error()}
+		var pe *PublishError
+		if errors.As(errs[name], &pe) {
+			h.Code, h.Reason = pe.Code, pe.Err.Error()
+		}
+		held = append(held, h)
+	}
+	if n.written != nil && slices.Equal(n.written, held) {
+		return nil
+	}
+	if err := n.source.HoldTopics(ctx, n.claim, held); err != nil {
+		return fmt.Errorf("write down the held topics: %w", err)
+	}
+	n.written = held
+	return nil
 }
 
 // parkFailed parks the keys of all events that have failed since the last call.

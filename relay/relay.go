@@ -20,6 +20,8 @@ type Relay struct {
 	counters  counters
 	// info is what the source said when the current term began; written and read by the goroutine of Run.
 	info SourceInfo
+	// reason is why the relay has not started yet.
+	reason error
 	// opened tells that a term has begun in this run: from then on a failure is waited out.
 	opened bool
 	// started is when Run began.
@@ -80,6 +82,7 @@ func (r *Relay) Run(ctx context.Context) error {
 			wait = minBackoff
 		}
 		r.counters.lastError.Store(&err)
+		r.noteReason(err)
 		pause := r.pauseAfter(wait)
 		r.cfg.Logger.Warn("relay interrupted", "error", err, "again_in", pause.String())
 		select {
@@ -99,7 +102,18 @@ const (
 // pauseAfter spreads the relays' attempts. After a client was destroyed with events outstanding it outlasts them: one of them, landing behind what the next
 // client sends, would turn its key.
 func (r *Relay) pauseAfter(wait time.Duration) time.Duration {
-	return max(wait/2+r.cfg.jitter(wait/2), r.quietUntil.Sub(r.cfg.now()))
+	pause := max(wait/2+r.cfg.jitter(wait/2), r.quietUntil.Sub(r.cfg.now()))
+	if !r.opened && r.cfg.StartTimeout > 0 {
+		pause = max(0, min(pause, r.started.Add(r.cfg.StartTimeout).Sub(r.cfg.now())))
+	}
+	return pause
+}
+
+// noteReason remembers why the relay does not start. An attempt that was cut off by the start timeout says nothing of what is wrong.
+func (r *Relay) noteReason(err error) {
+	if r.reason == nil || !errors.Is(err, context.DeadlineExceeded) {
+		r.reason = err
+	}
 }
 
 // finished decides whether the end of a term is the end of the run.
@@ -115,7 +129,8 @@ func (r *Relay) finished(ctx context.Context, err error) (bool, error) {
 	case !r.opened && errors.Is(err, ErrConfiguration):
 		return true, err
 	case !r.opened && r.cfg.StartTimeout > 0 && r.cfg.now().Sub(r.started) >= r.cfg.StartTimeout:
-		return true, fmt.Errorf("not started within %s: %w", r.cfg.StartTimeout, err)
+		r.noteReason(err)
+		return true, fmt.Errorf("not started within %s: %w", r.cfg.StartTimeout, r.reason)
 	}
 	return false, nil
 }

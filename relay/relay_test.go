@@ -206,6 +206,49 @@ func TestStartGivesUpAfterItsTimeout(t *testing.T) {
 	}
 }
 
+// Once the time is nearly over the attempts are cut off: what they say is not what is wrong.
+func TestTheReasonOfAStartThatFailsIsTheFault(t *testing.T) {
+	inWorld(t, func(w *world) {
+		r := w.relay(Config{StartTimeout: 10 * time.Second})
+		refused := errors.New("connection refused")
+		r.publisher.onOpen = func(ctx context.Context) error {
+			select {
+			case <-time.After(3 * time.Second):
+				return refused
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		began := time.Now()
+		err := <-r.start().ran
+		if !errors.Is(err, refused) {
+			t.Errorf("run: %v, want the reason %v", err, refused)
+		}
+		if took := time.Since(began); took > 11*time.Second {
+			t.Errorf("given up after %s, want 10s", took)
+		}
+	})
+}
+
+func TestHeldTopicsAreWrittenDownAndTakenBack(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.kafka.setMissing("orders", true)
+		w.table.insert(keyA)
+		r := w.relay(Config{})
+		r.start()
+		held := func() []HeldTopic {
+			w.table.mu.Lock()
+			defer w.table.mu.Unlock()
+			return w.table.held
+		}
+		w.until("written down", func() bool { return len(held()) == 1 && held()[0].Topic == "orders" && held()[0].Code != "" })
+		w.kafka.setMissing("orders", false)
+		w.untilPublished()
+		w.until("taken back", func() bool { return len(held()) == 0 })
+		r.wantStopped()
+	})
+}
+
 func TestConfigurationErrorEndsTheRun(t *testing.T) {
 	inWorld(t, func(w *world) {
 		r := w.relay(Config{})

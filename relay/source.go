@@ -124,9 +124,18 @@ type Failures interface {
 	ParkedKeys(ctx context.Context) ([]ParkedKey, error)
 	// Park stops a key: at its event, for a reason.
 	Park(ctx context.Context, claim Claim, p ParkedKey) error
+	// HoldTopics writes down which topics cannot be published to now, in place of what was written before.
+	HoldTopics(ctx context.Context, claim Claim, held []HeldTopic) error
 	// Requests carries out what operators have asked for, those that ready allows, and returns the keys that go on by it. ready tells that
 	// nothing of the key is in flight; a key for which it says so is held until Requests returns.
 	Requests(ctx context.Context, claim Claim, ready func(Key) bool) (released []Key, err error)
+}
+
+// HeldTopic is a topic that cannot be published to.
+type HeldTopic struct {
+	Topic string
+	// Code is a stable name of the reason, such as UNKNOWN_TOPIC_OR_PARTITION; Reason says it to people, with what to do.
+	Code, Reason string
 }
 
 // ParkedKey is a key that waits for an operator.
