@@ -115,16 +115,16 @@ func (f *facts) readPartitionKey(ctx context.Context, q Querier) error {
 }
 
 // sequenceOf finds the sequences behind the column id: that of an identity, the one that its default draws from, and one that only
-// belongs to it; the lowest rank is where ids come from. %s stands for the table's oid.
+// belongs to it; the lowest rank is where ids come from. %s stands for the table's oid. It is printed for people, who get spaces, not tabs.
 const sequenceOf = `SELECT s.seqrelid, bool_or(d.deptype IN ('a', 'i')) AS owned, min(array_position('{i,n,a}'::"char"[], d.deptype)) AS rank
-		FROM pg_attribute a
-		LEFT JOIN pg_attrdef f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
-		JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
-				AND d.refobjid = a.attrelid AND d.refobjsubid = a.attnum AND d.deptype IN ('a', 'i')
-			OR d.classid = 'pg_attrdef'::regclass AND d.objid = f.oid AND d.refclassid = 'pg_class'::regclass AND d.deptype = 'n'
-		JOIN pg_sequence s ON s.seqrelid = CASE WHEN d.classid = 'pg_class'::regclass THEN d.objid ELSE d.refobjid END
-		WHERE a.attrelid = %s AND a.attname = 'id'
-		GROUP BY s.seqrelid`
+    FROM pg_attribute a
+    LEFT JOIN pg_attrdef f ON f.adrelid = a.attrelid AND f.adnum = a.attnum
+    JOIN pg_depend d ON d.classid = 'pg_class'::regclass AND d.refclassid = 'pg_class'::regclass
+            AND d.refobjid = a.attrelid AND d.refobjsubid = a.attnum AND d.deptype IN ('a', 'i')
+        OR d.classid = 'pg_attrdef'::regclass AND d.objid = f.oid AND d.refclassid = 'pg_class'::regclass AND d.deptype = 'n'
+    JOIN pg_sequence s ON s.seqrelid = CASE WHEN d.classid = 'pg_class'::regclass THEN d.objid ELSE d.refobjid END
+    WHERE a.attrelid = %s AND a.attname = 'id'
+    GROUP BY s.seqrelid`
 
 func (f *facts) readSequence(ctx context.Context, q Querier) error {
 	var s sequenceFacts

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Check compares a table with the contract and returns every difference, errors first; nil when there is none. It only reads, and a
@@ -22,16 +23,38 @@ func Check(ctx context.Context, q Querier, t Table) ([]Difference, error) {
 
 func missingTable(t Table) Difference {
 	s := settings{table: t}
-	return Difference{Severity: Error, Code: "table-missing", Text: fmt.Sprintf("there is no table %s", t), Mend: s.createTable() + s.createIndex()}
+	return Difference{Severity: Error, Code: tableMissing, Text: fmt.Sprintf("there is no table %s", t), Mend: s.createTable() + s.createIndex()}
 }
 
 func (f *facts) differences() []Difference {
-	if f.kind != "r" && f.kind != "p" {
-		return []Difference{{Severity: Error, Code: "not-a-table", Text: fmt.Sprintf("%s is no table but %s", f.table, kindName(f.kind))}}
+	if d, ok := f.other(); ok {
+		return []Difference{d}
 	}
 	ds := slices.Concat(f.checkStorage(), f.checkColumns(), f.checkOthers(), f.checkID(), f.checkIndexes())
 	slices.SortStableFunc(ds, func(a, b Difference) int { return int(b.Severity - a.Severity) })
 	return ds
+}
+
+// The codes where there is no outbox table at all. Each is the only difference then.
+const (
+	tableMissing = "table-missing"
+	notATable    = "not-a-table"
+	notAnOutbox  = "not-an-outbox-table"
+)
+
+// mostColumns is more than half of the contract's: a table that lacks so many was made for something else.
+const mostColumns = 6
+
+// other tells that the name belongs to something else, which nobody would want to be altered into an outbox table.
+func (f *facts) other() (Difference, bool) {
+	if f.kind != "r" && f.kind != "p" {
+		return Difference{Severity: Error, Code: notATable, Text: fmt.Sprintf("%s is no table but %s", f.table, kindName(f.kind))}, true
+	}
+	if lacking := f.lacking(); len(lacking) >= mostColumns {
+		return Difference{Severity: Error, Code: notAnOutbox, Text: fmt.Sprintf("table %s is not an outbox table: it lacks %s; "+
+			"name the right one, or a new name for outbox migrate up to make it", f.table, strings.Join(lacking, ", "))}, true
+	}
+	return Difference{}, false
 }
 
 func kindName(kind string) string {

@@ -132,9 +132,22 @@ func (f *facts) checkOthers() (ds []Difference) {
 	return ds
 }
 
+// lacking are the contract's columns that the table does not have.
+func (f *facts) lacking() (names []string) {
+	for _, r := range rules() {
+		if _, ok := f.columns[r.name]; !ok {
+			names = append(names, r.name)
+		}
+	}
+	return names
+}
+
 // checkHeaders is asked only when the column is wanted.
 func (f *facts) checkHeaders() []Difference {
 	if _, ok := f.columns["headers"]; ok {
+		return nil
+	}
+	if _, ok := f.other(); ok {
 		return nil
 	}
 	return []Difference{{Severity: Warning, Code: "headers-missing", Column: "headers",

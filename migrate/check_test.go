@@ -90,8 +90,8 @@ const serial = `ALTER TABLE outbox_event ALTER id DROP IDENTITY; CREATE SEQUENCE
 func mend(t *testing.T, c *pgx.Conn, ds []migrate.Difference) {
 	t.Helper()
 	for _, d := range ds {
-		if d.Mend == "" {
-			t.Fatalf("no statement mends %v", d)
+		if d.Mend == "" || strings.Contains(d.Mend, "\t") {
+			t.Fatalf("no statement mends %v, or it has tabs", d)
 		}
 		statements := []string{d.Mend}
 		if !strings.HasPrefix(d.Mend, "DO ") {
@@ -159,6 +159,30 @@ func TestTablesPartitionedByRangeAreAccepted(t *testing.T) {
 	}
 	if got := codes(mustCheck(t, c, "part")); !slices.Contains(got, "e:is-partition") {
 		t.Errorf("a partition itself: %v", got)
+	}
+}
+
+// A mistyped name must not end in advice to alter a table of the business (some columns have the same names).
+func TestATableOfTheBusinessIsNamedAsWhatItIs(t *testing.T) {
+	t.Parallel()
+	c := pgtest.New(t, pgtest.Empty).Conn(t)
+	mustExec(t, c, `CREATE TABLE orders (id bigint PRIMARY KEY, payload jsonb, topic text, created_at timestamptz, customer text NOT NULL)`)
+	before := catalog(t, c)
+	_, err := migrate.Up(t.Context(), c, migrate.Config{Table: "orders", Headers: true})
+	var refused *migrate.TableError
+	if !errors.As(err, &refused) || !slices.Equal(codes(refused.Differences), []string{"e:not-an-outbox-table"}) {
+		t.Fatalf("want a TableError that says so, got %v", err)
+	}
+	want := "migrate public.orders: table public.orders is not an outbox table: it lacks event_id, aggregate_type, aggregate_id, event_type, " +
+		"partition_key, published_at; name the right one, or a new name for outbox migrate up to make it"
+	if err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+	diffLines(t, "a refused up changed the catalog", catalog(t, c), before)
+
+	mustExec(t, c, "ALTER TABLE orders ADD COLUMN published_at timestamptz")
+	if got := codes(mustCheck(t, c, "orders")); !slices.Contains(got, "e:column-missing") {
+		t.Errorf("with half of the columns it is an outbox table to be mended, got %v", got)
 	}
 }
 

@@ -19,7 +19,7 @@ const MaxLanes = 1024
 // The delivery modes of a source.
 const (
 	AtLeastOnce = "at-least-once"
-	ExactlyOnce = "exactly-once"
+	ExactlyOnce = "exactly-once" // not in this version
 )
 
 // Config names a source and says how to make it. The zero value is the table public.outbox_event.
@@ -27,10 +27,10 @@ type Config struct {
 	// Table is the outbox table, as [ParseTable] reads it; "" is DefaultTable.
 	Table string
 	// Lanes is the number of lanes of a new source, 1 to MaxLanes; 0 is DefaultLanes, or what an existing source has. A source that has
-	// another number already is refused.
+	// another number already is refused: changing it is not in this version.
 	Lanes int
-	// Delivery is the delivery mode of a new source, AtLeastOnce or ExactlyOnce; "" is AtLeastOnce, or what an existing source has. A
-	// source that has the other one already is refused.
+	// Delivery is the delivery mode of a new source; "" is AtLeastOnce, or what an existing source has. A source that has another one
+	// already is refused, and so is ExactlyOnce, which is not in this version.
 	Delivery string
 	// Headers adds the optional column headers to a new table.
 	Headers bool
@@ -68,8 +68,12 @@ func (c Config) check() (settings, error) {
 	if c.Lanes < 0 || c.Lanes > MaxLanes {
 		errs = append(errs, fmt.Errorf("lanes %d: want 1 to %d, or 0 for the default", c.Lanes, MaxLanes))
 	}
-	if c.Delivery != "" && c.Delivery != AtLeastOnce && c.Delivery != ExactlyOnce {
-		errs = append(errs, fmt.Errorf("delivery %q: want %s or %s", c.Delivery, AtLeastOnce, ExactlyOnce))
+	switch c.Delivery {
+	case "", AtLeastOnce:
+	case ExactlyOnce:
+		errs = append(errs, fmt.Errorf("delivery %s: not in this version; want %s", ExactlyOnce, AtLeastOnce))
+	default:
+		errs = append(errs, fmt.Errorf("delivery %q: want %s", c.Delivery, AtLeastOnce))
 	}
 	if c.LockTimeout < time.Millisecond {
 		errs = append(errs, fmt.Errorf("lock timeout %s: want 1ms or more", c.LockTimeout))

@@ -56,6 +56,9 @@ type TableError struct {
 }
 
 func (e *TableError) Error() string {
+	if len(e.Differences) == 1 && (e.Differences[0].Code == notATable || e.Differences[0].Code == notAnOutbox) {
+		return e.Differences[0].Text
+	}
 	lines := []string{fmt.Sprintf("table %s does not fit:", e.Table)}
 	for _, d := range e.Differences {
 		lines = append(lines, d.String())
@@ -69,6 +72,14 @@ func refusal(t Table, ds []Difference) error {
 		return &TableError{t, ds}
 	}
 	return nil
+}
+
+// count is a number with its noun: "1 lane", "2 lanes".
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // exists tells whether there is anything of that name in that schema.

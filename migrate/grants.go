@@ -12,9 +12,12 @@ func Grants(config Config, role string) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	return comment("What a relay of %s needs, for role %s.", s.table, quote(role)) + "\n" + s.relayRights(role), nil
+}
+
+func (s settings) relayRights(role string) string {
 	to, table := quote(role), s.table.SQL()
 	lines := []string{
-		comment("What a relay of %s needs, for role %s.", s.table, to),
 		grant("USAGE", "SCHEMA "+quote(s.table.Schema), to),
 		grant("SELECT, UPDATE (published_at)", table, to),
 		s.grantSequence("SELECT", role),
@@ -31,17 +34,18 @@ func Grants(config Config, role string) (string, error) {
 		grant("SELECT, INSERT, DELETE", "outbox.released", to),
 		grant("SELECT, UPDATE (done_at, outcome, error)", "outbox.request", to),
 	)
-	return strings.Join(lines, "\n") + "\n", nil
+	return strings.Join(lines, "\n") + "\n"
 }
 
 // GrantsOperator returns the statements that let a role use the operators' commands: those of the relay, because a command that finds no relay
 // alive does its work, and to write down a request.
 func GrantsOperator(config Config, role string) (string, error) {
-	rights, err := Grants(config, role)
+	s, err := config.checkRole(role)
 	if err != nil {
 		return "", err
 	}
-	return rights + grant("INSERT", "outbox.request", quote(role)) + "\n", nil
+	return comment("What an operator of %s needs, for role %s.", s.table, quote(role)) + "\n" + s.relayRights(role) +
+		grant("INSERT", "outbox.request", quote(role)) + "\n", nil
 }
 
 // GrantsWriter returns the statements that let a role write events: INSERT into the table, and reading back the columns that an INSERT

@@ -1,6 +1,7 @@
 package migrate_test
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -100,6 +101,25 @@ func TestTheRelaysRightsAreEnoughAndNoMore(t *testing.T) {
 	st, err := migrate.GetStatus(t.Context(), c, config)
 	if err != nil || st.Err() != nil {
 		t.Errorf("the relay's look at the start: %v, %v", err, st.Err())
+	}
+}
+
+func TestAnOperatorMayDoWhatARelayDoesAndWriteRequests(t *testing.T) {
+	t.Parallel()
+	c, r := asRole(t, migrate.Config{}, "SELECT 1", migrate.GrantsOperator)
+	allowed(t, c,
+		`INSERT INTO outbox.request (source, verb, topic, partition_key, requested_by) SELECT id, 'resume', 't', 'k', 'me' FROM outbox.source`,
+		"SELECT * FROM outbox.held_topic",
+		"DELETE FROM outbox.parked_key",
+		"UPDATE "+r.Table.SQL()+" SET published_at = now()",
+	)
+	forbidden(t, c, insertInto(r), "DELETE FROM outbox.request", "UPDATE outbox.source SET lanes = 3")
+	sql, err := migrate.GrantsOperator(migrate.Config{}, "ann")
+	if first, _, _ := strings.Cut(sql, "\n"); err != nil || first != `-- What an operator of public.outbox_event needs, for role "ann".` {
+		t.Errorf("the first line is %q, %v", first, err)
+	}
+	if strings.Contains(sql, "relay of") {
+		t.Errorf("it speaks of a relay:\n%s", sql)
 	}
 }
 

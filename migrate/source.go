@@ -57,11 +57,11 @@ func (s settings) upSource(ctx context.Context, tx pgx.Tx, r *Result) error {
 func (s settings) compare(r *Result) error {
 	var errs []error
 	if s.Lanes != 0 && s.Lanes != r.Lanes {
-		errs = append(errs, fmt.Errorf("the source has %d lanes, not %d; the number changes only with all relays stopped, by a command of its own",
-			r.Lanes, s.Lanes))
+		errs = append(errs, fmt.Errorf("the source has %s already, not %d; changing the number is not in this version",
+			count(r.Lanes, "lane"), s.Lanes))
 	}
 	if s.Delivery != "" && s.Delivery != r.Delivery {
-		errs = append(errs, fmt.Errorf("the source delivers %s, not %s; the mode changes only with all relays stopped, by a command of its own",
+		errs = append(errs, fmt.Errorf("the source delivers %s already, not %s; changing the mode is not in this version",
 			r.Delivery, s.Delivery))
 	}
 	return errors.Join(errs...)

@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
+	"strings"
 )
 
 // Status is what a database has of what [Up] makes.
@@ -62,19 +65,44 @@ func (st *Status) read(ctx context.Context, q Querier) error {
 	return nil
 }
 
-// Err is why a relay must not start on the table; nil when it may. A schema outbox that a newer program has migrated is no reason:
-// migrations leave what older relays use.
+// Err is why a relay must not start on the table, with the command that helps; nil when it may. A schema outbox that a newer program has
+// migrated is no reason: migrations leave what older relays use.
 func (st Status) Err() error {
+	up := upCommand(st.Table)
+	lacksTable := slices.ContainsFunc(st.Differences, func(d Difference) bool { return d.Code == tableMissing })
+	if lacksTable && len(st.Applied) == 0 {
+		return fmt.Errorf("nothing here yet: run %s", up)
+	}
 	var errs []error
 	if st.Schema != nil && !errors.Is(st.Schema, ErrNewer) {
 		errs = append(errs, st.Schema)
 	}
-	if n := len(st.Pending); n > 0 {
-		errs = append(errs, fmt.Errorf("the schema outbox lacks %d migrations, from %s on: run outbox migrate", n, st.Pending[0]))
+	refused := refusal(st.Table, st.Differences)
+	switch {
+	case lacksTable:
+		errs = append(errs, fmt.Errorf("there is no table %s: run %s", st.Table, up))
+	case refused != nil:
+		errs = append(errs, refused)
+	case st.Source == nil && len(st.Applied) > 0:
+		errs = append(errs, fmt.Errorf("table %s is not registered as a source: run %s", st.Table, up))
 	}
-	errs = append(errs, refusal(st.Table, st.Differences))
-	if st.Source == nil {
-		errs = append(errs, fmt.Errorf("table %s is not registered as a source: run outbox migrate", st.Table))
+	if n := len(st.Pending); n > 0 {
+		errs = append(errs, fmt.Errorf("the schema outbox lacks %s, from %s on: run %s", count(n, "migration"), st.Pending[0], up))
 	}
 	return errors.Join(errs...)
 }
+
+// upCommand is the command that makes what is missing, as it is typed in a shell.
+func upCommand(t Table) string {
+	command, name := "outbox migrate up", t.String()
+	if name == DefaultTable {
+		return command
+	}
+	if !plainWord.MatchString(name) {
+		name = "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
+	}
+	return command + " --table " + name
+}
+
+// plainWord is what a shell takes as it is.
+var plainWord = regexp.MustCompile(`^[A-Za-z0-9_.]+$`)

@@ -158,16 +158,26 @@ func TestTheLanesAndDeliveryOfASourceAreNotChanged(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.Empty)
 	c := db.Conn(t)
-	mustUp(t, c, migrate.Config{Lanes: 3, Delivery: migrate.ExactlyOnce})
+	mustUp(t, c, migrate.Config{Lanes: 3})
+	mustExec(t, c, "UPDATE outbox.source SET delivery = 'exactly-once'")
 	if r := mustUp(t, c, migrate.Config{}); r.Lanes != 3 || r.Delivery != migrate.ExactlyOnce {
 		t.Errorf("without a wish: %+v", r)
 	}
 	_, err := migrate.Up(t.Context(), c, migrate.Config{Lanes: 4, Delivery: migrate.AtLeastOnce})
-	if err == nil || !strings.Contains(err.Error(), "has 3 lanes, not 4") || !strings.Contains(err.Error(), "exactly-once, not at-least-once") {
+	if err == nil || !strings.Contains(err.Error(), "has 3 lanes already, not 4; changing the number is not in this version") ||
+		!strings.Contains(err.Error(), "exactly-once already, not at-least-once; changing the mode is not in this version") {
 		t.Errorf("other lanes and delivery: %v", err)
 	}
 	if n := scan[int](t, c, "SELECT count(*) FROM outbox.lane"); n != 3 {
 		t.Errorf("%d lanes, want 3", n)
+	}
+}
+
+func TestExactlyOnceIsRefused(t *testing.T) {
+	t.Parallel()
+	_, err := migrate.Up(t.Context(), nil, migrate.Config{Delivery: migrate.ExactlyOnce})
+	if err == nil || !strings.Contains(err.Error(), "delivery exactly-once: not in this version") {
+		t.Errorf("error %v", err)
 	}
 }
 
