@@ -113,6 +113,17 @@ func TestAWriterNamesAllThatIsWrongWithItsConfiguration(t *testing.T) {
 	}
 }
 
+func TestAQualifiedNameIsRefusedAsATable(t *testing.T) {
+	t.Parallel()
+	_, err := outbox.NewWriter(outbox.Config{Table: "public.outbox_event"})
+	if says := `write Schema: "public", Table: "outbox_event"`; err == nil || !strings.Contains(err.Error(), says) {
+		t.Errorf("error %v, want one with %q", err, says)
+	}
+	if _, err := outbox.NewWriter(outbox.Config{Schema: "public", Table: "outbox.event"}); err != nil {
+		t.Errorf("a name with a dot, in a schema that is given: %v", err)
+	}
+}
+
 func TestIDsFromTheConfigurationAreUsedAndChecked(t *testing.T) {
 	t.Parallel()
 	id := uuid.MustParse("0198a0f0-1111-7222-8333-444444444444")

@@ -17,7 +17,8 @@ const DefaultTable = "outbox_event"
 type Config struct {
 	// Schema of the table. "" means that the connection's search_path finds it.
 	Schema string
-	// Table is the table's name, taken literally: it is quoted, and a dot is part of the name. Default [DefaultTable].
+	// Table is the table's name without its schema, taken literally: it is quoted. Default [DefaultTable]. A dot would be part of the name,
+	// so "public.outbox_event" is refused; for a table whose name does hold a dot, set Schema.
 	Table string
 	// Topics derives the topic of events that name none. The zero value derives nothing.
 	Topics Topics
@@ -81,7 +82,7 @@ func (c Config) validate() error {
 	if c.Schema != "" {
 		errs = append(errs, checkIdentifier("Schema", c.Schema))
 	}
-	errs = append(errs, checkIdentifier("Table", c.Table))
+	errs = append(errs, checkIdentifier("Table", c.Table), c.checkDot())
 	if c.Topics.Service != "" {
 		if f := checkService(c.Topics.Service); f != nil {
 			errs = append(errs, fmt.Errorf("Topics.Service: %w", f))
@@ -94,6 +95,15 @@ func (c Config) validate() error {
 		errs = append(errs, fmt.Errorf("Headers: unknown mode %d: use HeadersAsk or HeadersAssumed", int(c.Headers)))
 	}
 	return errors.Join(errs...)
+}
+
+// checkDot refuses a qualified name, which would only be found out by the first write.
+func (c Config) checkDot() error {
+	schema, table, dotted := strings.Cut(c.Table, ".")
+	if !dotted || c.Schema != "" {
+		return nil
+	}
+	return fmt.Errorf("Table: %q has a dot: write Schema: %q, Table: %q; or set Schema, if the table's name itself has the dot", c.Table, schema, table)
 }
 
 // checkIdentifier refuses what PostgreSQL would cut off silently, and so find another table by.
