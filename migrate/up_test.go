@@ -175,7 +175,7 @@ func TestTheLanesAndDeliveryOfASourceAreNotChanged(t *testing.T) {
 
 func TestExactlyOnceIsRefused(t *testing.T) {
 	t.Parallel()
-	_, err := migrate.Up(t.Context(), nil, migrate.Config{Delivery: migrate.ExactlyOnce})
+	_, err := migrate.Print(migrate.Config{Delivery: migrate.ExactlyOnce})
 	if err == nil || !strings.Contains(err.Error(), "delivery exactly-once: not in this version") {
 		t.Errorf("error %v", err)
 	}
