@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -11,27 +10,19 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
-
-	"github.com/outbox-relay/outbox/relay"
-)
-
-// The exit codes: 78 is EX_CONFIG of sysexits.h.
-const (
-	exitOK     = 0
-	exitFailed = 1
-	exitUsage  = 2
-	exitConfig = 78
 )
 
 // app is what every command needs of its surroundings.
 type app struct {
 	stdout, stderr io.Writer
-	getenv         func(string) string
+	env            environment
+	// origin holds the variables by which flags were set, by the flags' names.
+	origin map[string]string
 }
 
-// Run executes one command and returns its exit code: 0 ok, 1 failed, 2 usage, 78 configuration.
-func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, getenv func(string) string) int {
-	a := &app{stdout: stdout, stderr: stderr, getenv: getenv}
+// Run executes one command and returns its exit code: 0 ok, 1 failed, 2 usage, 78 configuration. environ has the form of os.Environ.
+func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string) int {
+	a := &app{stdout: stdout, stderr: stderr, env: newEnvironment(environ)}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
@@ -41,8 +32,8 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err == nil {
 		return exitOK
 	}
-	var quiet *quietError
-	if !errors.As(err, &quiet) {
+	err = explain(err)
+	if !isQuiet(err) {
 		fmt.Fprintf(stderr, "outbox: %v\n", err)
 	}
 	return exitCode(err)
@@ -56,10 +47,8 @@ func (a *app) root() *cobra.Command {
 transaction of their business change, to Kafka: none is lost, the events of a
 key stay in commit order, and one bad event stops at most its key.
 
-Every flag can also be set by the environment: its name in capitals, with
-OUTBOX_ before it and _ for -, such as OUTBOX_POLL_INTERVAL. A flag wins.
-
-Exit codes: 0 ok, 1 failed, 2 usage, 78 configuration.`,
+` + settingsHelp,
+		Version:       build(),
 		Example:       "  outbox demo\n  outbox migrate up\n  outbox relay --listen :9090",
 		SilenceErrors: true,
 		SilenceUsage:  true,
@@ -68,9 +57,21 @@ Exit codes: 0 ok, 1 failed, 2 usage, 78 configuration.`,
 			return cmd.Help()
 		},
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			return a.fromEnvironment(cmd)
+			if strings.HasPrefix(cmd.Name(), cobra.ShellCompRequestCmd) {
+				return nil
+			}
+			a.warnOfUnknown(cmd.Root())
+			if cmd.Annotations[collects] != "" {
+				return nil
+			}
+			if err := a.fromEnvironment(cmd); err != nil {
+				return &configError{err}
+			}
+			return nil
 		},
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
@@ -86,6 +87,9 @@ func noArgsAreUsage(cmd *cobra.Command) {
 		check = cobra.NoArgs
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 && cmd.HasAvailableSubCommands() {
+			return &usageError{unknownCommand(cmd, args[0])}
+		}
 		if err := check(cmd, args); err != nil {
 			return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 		}
@@ -96,41 +100,25 @@ func noArgsAreUsage(cmd *cobra.Command) {
 	}
 }
 
-// usageError is a command line that cannot be understood, configError a setting that cannot work.
-type usageError struct{ err error }
+// collects is the annotation of a command that reads the environment itself, to report what is wrong there with everything else.
+const collects = "collects"
 
-func (e *usageError) Error() string { return e.err.Error() }
-func (e *usageError) Unwrap() error { return e.err }
-
-type configError struct{ err error }
-
-func (e *configError) Error() string { return "configuration: " + e.err.Error() }
-func (e *configError) Unwrap() error { return e.err }
-
-// quietError fails a command that has said everything already.
-type quietError struct{}
-
-func (e *quietError) Error() string { return "failed" }
-
-func exitCode(err error) int {
-	var usage *usageError
-	var config *configError
-	switch {
-	case errors.As(err, &usage):
-		return exitUsage
-	case errors.As(err, &config), errors.Is(err, relay.ErrConfiguration):
-		return exitConfig
+func unknownCommand(cmd *cobra.Command, name string) error {
+	cmd.SuggestionsMinimumDistance = 2
+	advice := "see " + cmd.CommandPath() + " --help"
+	if near := cmd.SuggestionsFor(name); len(near) > 0 {
+		advice = "did you mean " + cmd.CommandPath() + " " + alternatives(near) + "?"
 	}
-	return exitFailed
+	return fmt.Errorf("unknown command %q for %q; %s", name, cmd.CommandPath(), advice)
 }
 
-// logger writes text to a terminal and JSON to anything else.
-func (a *app) logger(level slog.Level) *slog.Logger {
+// logger writes text to a terminal and JSON to anything else; out is stderr or stands before it.
+func (a *app) logger(out io.Writer, level slog.Level) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: level}
 	if isTerminal(a.stderr) {
-		return slog.New(slog.NewTextHandler(a.stderr, opts))
+		return slog.New(slog.NewTextHandler(out, opts))
 	}
-	return slog.New(slog.NewJSONHandler(a.stderr, opts))
+	return slog.New(slog.NewJSONHandler(out, opts))
 }
 
 func isTerminal(w io.Writer) bool {

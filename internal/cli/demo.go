@@ -27,14 +27,16 @@ order, or if an event of a rolled-back transaction arrived.
 
 PostgreSQL is DATABASE_URL, else a server found on this machine, else one that
 is fetched. Kafka is KAFKA_BROKERS, else one inside this process. In your own
-database it works in a schema of its own, outbox_demo, which it makes anew.`,
+database it works in a schema of its own, outbox_demo, which it makes anew and
+leaves behind to be looked at, with a source of its own in the schema outbox; it
+says how to drop them.`,
 		Example: "  outbox demo\n  outbox demo --rate 500 --duration 30s\n  outbox demo --duration 10s --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if o.Rate <= 0 || o.Duration < 0 {
-				return &usageError{fmt.Errorf("--rate must be above 0 and --duration not below it; see outbox demo --help")}
+				return &usageError{fmt.Errorf("--rate must be above 0; --duration must be 0 or more; see outbox demo --help")}
 			}
-			if onCommandLine(a, cmd, "database-url") && hasPassword(db.url) {
-				return &configError{errPasswordOnCommandLine}
+			if err := db.checkURL(a, cmd); err != nil {
+				return &configError{err}
 			}
 			o.DatabaseURL = db.url
 			return a.runDemo(cmd.Context(), o, asJSON)
@@ -50,11 +52,13 @@ database it works in a schema of its own, outbox_demo, which it makes anew.`,
 }
 
 func (a *app) runDemo(ctx context.Context, o demo.Options, asJSON bool) error {
-	o.Progress, o.Terminal, o.Logger = a.stdout, isTerminal(a.stdout), a.logger(slog.LevelError)
+	out := &lasting{first: a.stdout, second: a.stderr}
+	o.Progress, o.Terminal, o.Logger = out, isTerminal(a.stdout), a.logger(a.stderr, slog.LevelError)
+	began := time.Now()
 	if asJSON {
 		o.Progress, o.Terminal = io.Discard, false
+		fmt.Fprintln(a.stderr, demo.Ends(o.Duration))
 	}
-	began := time.Now()
 	summary, err := demo.Run(ctx, o)
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("stopped after %s, before the shop could open: %w", time.Since(began).Round(time.Second), err)
@@ -63,7 +67,7 @@ func (a *app) runDemo(ctx context.Context, o demo.Options, asJSON bool) error {
 		return err
 	}
 	if asJSON {
-		if err := json.NewEncoder(a.stdout).Encode(summary); err != nil {
+		if err := json.NewEncoder(out).Encode(summary); err != nil {
 			return fmt.Errorf("print summary: %w", err)
 		}
 	}
@@ -71,4 +75,23 @@ func (a *app) runDemo(ctx context.Context, o demo.Options, asJSON bool) error {
 		return &quietError{}
 	}
 	return nil
+}
+
+// lasting writes to the first until that fails, and from then on to the second: Ctrl-C ends the other programs of a pipe too, and what the
+// demo found out must still be seen.
+type lasting struct {
+	first, second io.Writer
+	failed        bool
+}
+
+// Write is of io.Writer.
+func (l *lasting) Write(b []byte) (int, error) {
+	if !l.failed {
+		n, err := l.first.Write(b)
+		if err == nil {
+			return n, nil
+		}
+		l.failed = true
+	}
+	return l.second.Write(b)
 }

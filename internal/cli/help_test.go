@@ -11,7 +11,7 @@ import (
 
 func TestEveryCommandHasAnExampleThatNamesIt(t *testing.T) {
 	t.Parallel()
-	a := &app{stdout: os.Stdout, stderr: os.Stderr, getenv: func(string) string { return "" }}
+	a := &app{stdout: os.Stdout, stderr: os.Stderr}
 	var visit func(*cobra.Command)
 	visit = func(cmd *cobra.Command) {
 		if cmd.Short == "" || !strings.Contains(cmd.Example, cmd.CommandPath()) {
@@ -26,7 +26,7 @@ func TestEveryCommandHasAnExampleThatNamesIt(t *testing.T) {
 
 func TestAFlagWinsOverTheEnvironment(t *testing.T) {
 	t.Parallel()
-	env := map[string]string{"OUTBOX_TABLE": "a.b", "DATABASE_URL": "postgres://localhost/x"}
+	env := environment{"OUTBOX_TABLE": "a.b", "DATABASE_URL": "postgres://localhost/x"}
 	for _, c := range []struct {
 		args []string
 		want string
@@ -34,7 +34,7 @@ func TestAFlagWinsOverTheEnvironment(t *testing.T) {
 		{nil, "a.b"},
 		{[]string{"--table", "c.d"}, "c.d"},
 	} {
-		a := &app{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}, getenv: func(name string) string { return env[name] }}
+		a := &app{stdout: &bytes.Buffer{}, stderr: &bytes.Buffer{}, env: env}
 		cmd := a.status()
 		if err := cmd.ParseFlags(c.args); err != nil {
 			t.Fatal(err)

@@ -32,9 +32,13 @@ to outbox.dead_event, and the key goes on without it.`,
   outbox keys skip --topic order-service.order.confirmed --key order-17 --reason "too large, sent by hand"`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.keysList(), a.keysVerb(postgres.VerbUnpark, "Try a parked key again, from the event that stopped it",
+	cmd.AddCommand(a.keysList(), a.keysVerb(postgres.VerbUnpark, "Try a parked key again, from the event that stopped it", "",
 		"  outbox keys unpark --topic order-service.order.confirmed --key order-17"),
-		a.keysVerb(postgres.VerbSkip, "Give up the event that stops a key, and let the key go on",
+		a.keysVerb(postgres.VerbSkip, "Give up the event that stops a key, and let the key go on", `
+
+The event is moved whole to outbox.dead_event, which needs the right to delete
+rows: outbox migrate grants --role relay --delete for the relay's role, and with
+no relay alive outbox migrate grants --role anna --operator --delete for yours.`,
 			`  outbox keys skip --topic order-service.order.confirmed --key order-17 --reason "sent by hand"`))
 	return cmd
 }
@@ -108,7 +112,7 @@ type keyFlags struct {
 	wait   time.Duration
 }
 
-func (a *app) keysVerb(verb, short, example string) *cobra.Command {
+func (a *app) keysVerb(verb, short, note, example string) *cobra.Command {
 	f := &keyFlags{}
 	cmd := &cobra.Command{
 		Use:   verb,
@@ -116,7 +120,7 @@ func (a *app) keysVerb(verb, short, example string) *cobra.Command {
 		Long: short + `.
 
 The relay that holds the lease carries it out when nothing of the key is in
-flight; with no relay alive, this command does.`,
+flight; with no relay alive, this command does.` + note,
 		Example: example,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.key.Topic == "" || !cmd.Flags().Changed("key") {
@@ -124,6 +128,9 @@ flight; with no relay alive, this command does.`,
 			}
 			if verb == postgres.VerbSkip && f.reason == "" {
 				return &usageError{errors.New("--reason is needed: it is kept with the event that is given up")}
+			}
+			if problems := a.problems(cmd, []check{above("wait", &f.wait, 0)}); problems != nil {
+				return &configError{errors.Join(problems...)}
 			}
 			return a.requestKey(cmd, verb, f)
 		},
@@ -153,9 +160,10 @@ func (a *app) requestKey(cmd *cobra.Command, verb string, f *keyFlags) error {
 		return err
 	}
 	if outcome.Problem != "" {
-		return fmt.Errorf("%s key %q of topic %s: %s", verb, f.key.PartitionKey, f.key.Topic, outcome.Problem)
+		return hinted(fmt.Errorf("%s key %q of topic %s: %s", verb, f.key.PartitionKey, f.key.Topic, outcome.Problem),
+			"outbox keys list shows what is parked")
 	}
-	_, err = fmt.Fprintln(a.stdout, printable(outcome.Text))
+	_, err = fmt.Fprintf(a.stdout, "%s: if the cause is still there the key is parked again; see outbox keys list\n", printable(outcome.Text))
 	return err
 }
 

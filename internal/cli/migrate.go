@@ -1,7 +1,10 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/spf13/cobra"
@@ -22,7 +25,7 @@ func (a *app) migrate() *cobra.Command {
 		Long: `migrate makes the outbox table, unless there is one, and the schema outbox with the
 relay's state. A table that another tool made is checked and never changed. The
 relay itself never migrates.`,
-		Example: "  outbox migrate up\n  outbox migrate print > 001_outbox.sql\n  outbox migrate grants --role relay | psql",
+		Example: "  outbox migrate up\n  outbox migrate print > 001_outbox.sql\n  outbox migrate grants --role relay | psql \"$DATABASE_URL\" -1 -v ON_ERROR_STOP=1",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.migrateUp(), a.migrateStatus(), a.migratePrint(), a.migrateGrants())
@@ -38,6 +41,9 @@ func (a *app) migrateUp() *cobra.Command {
 needs the rights of the table's owner, and to create the schema outbox.`,
 		Example: "  outbox migrate up\n  outbox migrate up --table orders.outbox_event --lanes 16",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if problems := a.problems(cmd, []check{between("lanes", &f.cfg.Lanes, 0, 1024)}); problems != nil {
+				return &configError{errors.Join(problems...)}
+			}
 			return a.withConn(cmd, &f.database, func(c *pgx.Conn) error {
 				f.cfg.Table = f.table
 				result, err := migrate.Up(cmd.Context(), c, f.cfg)
@@ -67,7 +73,7 @@ func (a *app) printResult(r migrate.Result) error {
 	for _, d := range r.Differences {
 		fmt.Fprintf(a.stdout, "%s\n", d)
 	}
-	_, err := fmt.Fprintf(a.stdout, "ready     %s: now grant the relay's role its rights (outbox migrate grants) and start outbox relay\n", r.Table)
+	_, err := fmt.Fprintf(a.stdout, "ready     %s: now grant the relay's role its rights (outbox migrate grants prints the SQL) and start outbox relay\n", r.Table)
 	return err
 }
 
@@ -76,7 +82,7 @@ func (a *app) migratePrint() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "print",
 		Short:   "Print the SQL, for a migration tool of your own",
-		Example: "  outbox migrate print > 001_outbox.sql\n  outbox migrate print --table orders.outbox_event --headers | psql -1",
+		Example: "  outbox migrate print > 001_outbox.sql\n  outbox migrate print --table orders.outbox_event --headers | psql \"$DATABASE_URL\" -1 -v ON_ERROR_STOP=1",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.cfg.Table = f.table
 			sql, err := migrate.Print(f.cfg)
@@ -117,7 +123,13 @@ mends it. It ends with 1 if something is pending or the relay could not work.`,
 	return cmd
 }
 
+// printMigrateStatus says everything on stdout, once; what a missing table would need is said by migrate up.
 func (a *app) printMigrateStatus(s migrate.Status) error {
+	there := !slices.ContainsFunc(s.Differences, func(d migrate.Difference) bool { return d.Code == "table-missing" })
+	if !there && len(s.Applied) == 0 {
+		fmt.Fprintf(a.stdout, "nothing here yet: run %s\n", upCommand(s.Table))
+		return &quietError{}
+	}
 	for _, m := range s.Applied {
 		fmt.Fprintf(a.stdout, "applied   %s\n", m)
 	}
@@ -127,17 +139,51 @@ func (a *app) printMigrateStatus(s migrate.Status) error {
 	for _, source := range s.Sources {
 		fmt.Fprintf(a.stdout, "source    %s: %s, %s\n", source.Table, plural(source.Lanes, "lane"), source.Delivery)
 	}
-	for _, d := range s.Differences {
-		fmt.Fprintln(a.stdout, d)
+	if there {
+		for _, d := range s.Differences {
+			fmt.Fprintln(a.stdout, d)
+		}
 	}
 	if s.Schema != nil {
 		fmt.Fprintf(a.stdout, "warning   %v\n", s.Schema)
 	}
-	if err := s.Err(); err != nil {
+	if s.Err() == nil {
+		_, err := fmt.Fprintf(a.stdout, "ready     %s\n", s.Table)
 		return err
 	}
-	_, err := fmt.Fprintf(a.stdout, "ready     %s\n", s.Table)
-	return err
+	fmt.Fprintf(a.stdout, "not ready %s: %s\n", s.Table, lack(s, there))
+	return &quietError{}
+}
+
+// lack says what to do about a table that the relay must not start on.
+func lack(s migrate.Status, there bool) string {
+	fits := !slices.ContainsFunc(s.Differences, func(d migrate.Difference) bool { return d.Severity == migrate.Error })
+	switch {
+	case !there:
+		return "there is no such table; run " + upCommand(s.Table)
+	case !fits:
+		return "the table does not fit: mend what is said above, then run " + upCommand(s.Table)
+	case len(s.Pending) > 0:
+		return "run " + upCommand(s.Table)
+	case s.Source == nil:
+		return "it is not registered as a source; run " + upCommand(s.Table)
+	}
+	return "see the warning above"
+}
+
+func upCommand(t migrate.Table) string {
+	if t == (migrate.Table{Schema: "public", Name: "outbox_event"}) {
+		return "outbox migrate up"
+	}
+	return "outbox migrate up --table " + shellWord(t.String())
+}
+
+// shellWord quotes what a shell would take apart.
+func shellWord(s string) string {
+	if strings.ContainsAny(s, " \t\n\"'`$\\*?[]{}()<>|&;!~#") {
+		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+	}
+	return s
 }
 
 func (a *app) migrateGrants() *cobra.Command {
@@ -146,7 +192,9 @@ func (a *app) migrateGrants() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "grants",
 		Short: "Print the least rights of a role: relay, operator or writer",
-		Example: `  outbox migrate grants --role relay | psql
+		Long: `grants prints SQL and changes nothing: give it to psql as the owner of the table.
+psql does not read DATABASE_URL by itself.`,
+		Example: `  outbox migrate grants --role relay | psql "$DATABASE_URL" -1 -v ON_ERROR_STOP=1
   outbox migrate grants --role relay --delete
   outbox migrate grants --role shop --writer
   outbox migrate grants --role anna --operator --delete`,

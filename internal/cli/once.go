@@ -12,12 +12,10 @@ import (
 )
 
 // drainOnce runs the relay to its end and says what remains.
-func (a *app) drainOnce(ctx context.Context, engine *relay.Relay, operator *postgres.Operator) error {
-	total := 0
+func (a *app) drainOnce(ctx context.Context, engine *relay.Relay, operator *postgres.Operator, bar *progress) error {
 	if before, err := operator.Status(ctx); err == nil {
-		total = int(before.Pending)
+		bar.expect(int(before.Pending))
 	}
-	bar := newProgress(a.stderr, total, "events")
 	done := make(chan error, 1)
 	go func() { done <- engine.Run(ctx) }()
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -54,7 +52,7 @@ func (a *app) reportOnce(ctx context.Context, stats relay.Stats, operator *postg
 		fmt.Fprintf(a.stdout, "parked: topic %s, key %q, event %s (id %d): %s\n", p.Topic, p.PartitionKey, p.Event.EventID, p.Event.ID, p.Reason)
 	}
 	for _, name := range slices.Sorted(maps.Keys(stats.HeldTopics)) {
-		fmt.Fprintf(a.stdout, "held: %v\n", stats.HeldTopics[name])
+		fmt.Fprintf(a.stdout, "held: %v\n", explain(stats.HeldTopics[name]))
 	}
 	if len(parked)+len(stats.HeldTopics) > 0 {
 		fmt.Fprintln(a.stdout, "their events remain: see outbox status and outbox keys --help")

@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -23,6 +23,26 @@ type relayFlags struct {
 	verbose bool
 }
 
+// minLeaseTTL is the least that the engine takes.
+const minLeaseTTL = 5 * time.Second
+
+func (f *relayFlags) checks() []check {
+	ttl := check{"lease-ttl", func() bool { return f.cfg.LeaseTTL >= minLeaseTTL }, "at least 5s"}
+	return append(f.brokers.checks(),
+		choice("settle", &f.settle, settleWords()...),
+		above("poll-interval", &f.cfg.PollInterval, 0),
+		above("batch-size", &f.cfg.BatchSize, 0),
+		above("max-in-flight", &f.cfg.MaxInFlight, 0),
+		above("max-in-flight-bytes", &f.cfg.MaxInFlightBytes, 0),
+		ttl,
+		above("drain-timeout", &f.cfg.DrainTimeout, 0),
+		above("sweep-interval", &f.cfg.SweepInterval, 0),
+		above("start-timeout", &f.cfg.StartTimeout, 0),
+	)
+}
+
+func settleWords() []string { return []string{"mark", "delete"} }
+
 func (a *app) relay() *cobra.Command {
 	f := &relayFlags{}
 	cmd := &cobra.Command{
@@ -36,18 +56,21 @@ one waits until the lease has run out.
 With --once it publishes what was committed when it began, shows its progress
 on a terminal, and ends: with 0, or with 1 and the list of parked keys and
 missing topics whose events remain. It does not wait for transactions that are
-still open, and says how many there are.`,
+still open, and says how many there are.
+
+` + settingsHelp,
 		Example: `  DATABASE_URL=postgres://relay@db/shop KAFKA_BROKERS=kafka:9092 outbox relay --listen :9090
   outbox relay --once
   outbox relay --table orders.outbox_event --settle delete --poll-interval 20ms`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return a.runRelay(cmd, f) },
+		Annotations: map[string]string{collects: "environment"},
+		RunE:        func(cmd *cobra.Command, _ []string) error { return a.runRelay(cmd, f) },
 	}
 	f.database.flags(cmd)
 	f.brokers.flags(cmd)
 	fl := cmd.Flags()
 	fl.BoolVar(&f.cfg.Once, "once", false, "publish what is there and end")
 	fl.StringVar(&f.listen, "listen", "", "serve /livez, /readyz and /metrics at this `address`, such as :9090")
-	fl.StringVar(&f.settle, "settle", "mark", "what becomes of a published row: mark (published_at is set) or delete")
+	wordsFlag(cmd, &f.settle, "settle", "mark", "set a published row's published_at, or delete the row", settleWords()...)
 	fl.DurationVar(&f.cfg.PollInterval, "poll-interval", 100*time.Millisecond, "longest wait between two looks at an idle table")
 	fl.IntVar(&f.cfg.BatchSize, "batch-size", 2000, "most events in one read")
 	fl.IntVar(&f.cfg.MaxInFlight, "max-in-flight", 20_000, "most events that are read and not settled")
@@ -69,7 +92,8 @@ func (a *app) runRelay(cmd *cobra.Command, f *relayFlags) error {
 	if f.verbose {
 		level = slog.LevelDebug
 	}
-	log := a.logger(level)
+	bar := newProgress(a.stderr, "events")
+	log := a.logger(bar, level)
 	parts, err := a.newRelay(cmd, f, log)
 	if err != nil {
 		return err
@@ -83,9 +107,26 @@ func (a *app) runRelay(cmd *cobra.Command, f *relayFlags) error {
 		defer server.Close()
 	}
 	if f.cfg.Once {
-		return a.drainOnce(cmd.Context(), parts.engine, parts.operator)
+		return a.drainOnce(cmd.Context(), parts.engine, parts.operator, bar)
 	}
-	return parts.engine.Run(cmd.Context())
+	return runUntilStopped(cmd.Context(), parts.engine, log)
+}
+
+// runUntilStopped says that the stop was heard, for it may take a while, and how it ended.
+func runUntilStopped(ctx context.Context, engine *relay.Relay, log *slog.Logger) error {
+	heard := make(chan struct{})
+	forget := context.AfterFunc(ctx, func() {
+		defer close(heard)
+		log.Info("stopping: waiting for what Kafka has not acknowledged")
+	})
+	err := engine.Run(ctx)
+	if !forget() {
+		<-heard
+	}
+	if err == nil {
+		log.Info("stopped", "published", engine.Stats().Published)
+	}
+	return err
 }
 
 // relayParts are a wired relay. The operator looks at the same source for what the engine does not know.
@@ -98,63 +139,53 @@ type relayParts struct {
 
 // newRelay wires a source, a publisher and the engine, and reports everything that is wrong with their settings together.
 func (a *app) newRelay(cmd *cobra.Command, f *relayFlags, log *slog.Logger) (*relayParts, error) {
-	p := &relayParts{}
-	var publisher *kafka.Publisher
 	var problems []error
-	try := func(step func() error) {
-		if err := step(); err != nil {
-			problems = append(problems, err)
-		}
+	if err := a.fromEnvironment(cmd); err != nil {
+		problems = append(problems, err)
 	}
-	try(func() (err error) { p.pool, err = f.pool(cmd.Context(), a, cmd); return err })
-	try(func() (err error) { p.source, p.operator, err = f.source(p.pool, log); return err })
-	try(func() (err error) { publisher, err = f.publisher(a, log); return err })
-	try(func() (err error) {
-		if publisher == nil || p.source == nil {
-			return nil
-		}
-		f.cfg.Logger, f.cfg.Version = log, version()
-		p.engine, err = relay.New(p.source, publisher, f.cfg)
-		return err
-	})
+	problems = append(problems, a.problems(cmd, f.checks())...)
+	problems = append(problems, f.brokers.missing(a)...)
+	pool, err := f.pool(cmd.Context(), a, cmd)
+	if err != nil {
+		problems = append(problems, err)
+	}
 	if len(problems) == 0 {
-		return p, nil
+		parts, err := f.wire(a, pool, log)
+		if err == nil {
+			return parts, nil
+		}
+		problems = append(problems, err)
 	}
-	if p.pool != nil {
-		p.pool.Close()
+	if pool != nil {
+		pool.Close()
 	}
 	return nil, &configError{errors.Join(problems...)}
 }
 
-// source makes both sides of the source; without a pool there is nothing to say.
-func (f *relayFlags) source(pool *pgxpool.Pool, log *slog.Logger) (*postgres.Source, *postgres.Operator, error) {
-	mode, err := settleMode(f.settle)
-	if pool == nil || err != nil {
-		return nil, nil, err
+// wire joins the parts. What it refuses is a setting too.
+func (f *relayFlags) wire(a *app, pool *pgxpool.Pool, log *slog.Logger) (*relayParts, error) {
+	cfg := postgres.Config{Table: f.table, Settle: postgres.Mark, Logger: log}
+	if f.settle == "delete" {
+		cfg.Settle = postgres.Delete
 	}
-	cfg := postgres.Config{Table: f.table, Settle: mode, Logger: log}
 	source, err := postgres.New(pool, cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	operator, err := postgres.NewOperator(pool, cfg)
-	return source, operator, err
-}
-
-func (f *relayFlags) publisher(a *app, log *slog.Logger) (*kafka.Publisher, error) {
-	cfg, err := f.brokers.config(a, f.cfg.LeaseTTL, log)
 	if err != nil {
 		return nil, err
 	}
-	return kafka.NewPublisher(cfg)
-}
-
-func settleMode(s string) (postgres.SettleMode, error) {
-	switch s {
-	case "mark":
-		return postgres.Mark, nil
-	case "delete":
-		return postgres.Delete, nil
+	operator, err := postgres.NewOperator(pool, cfg)
+	if err != nil {
+		return nil, err
 	}
-	return 0, fmt.Errorf("--settle is %q: want mark or delete", s)
+	kafkaConfig := f.brokers.config(a, log)
+	kafkaConfig.LeaseTTL = f.cfg.LeaseTTL
+	publisher, err := kafka.NewPublisher(kafkaConfig)
+	if err != nil {
+		return nil, err
+	}
+	f.cfg.Logger, f.cfg.Version = log, version()
+	engine, err := relay.New(source, publisher, f.cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &relayParts{pool: pool, source: source, operator: operator, engine: engine}, nil
 }

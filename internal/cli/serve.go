@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/outbox-relay/outbox/postgres"
@@ -34,12 +34,19 @@ func (a *app) serve(address string, engine *relay.Relay, source *postgres.Source
 
 func (a *app) handler(engine *relay.Relay, source *postgres.Source) http.Handler {
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(newCollector(engine, source))
+	registry.MustRegister(newCollector(engine, source), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /{$}", index)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /livez", answer(func() error { return live(engine.Stats(), time.Now()) }))
 	mux.HandleFunc("GET /readyz", answer(func() error { return ready(engine.Stats()) }))
 	return mux
+}
+
+// index lists the paths for a person who came by the address alone.
+func index(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	fmt.Fprint(w, "outbox relay\n\n/livez    the process works\n/readyz   events flow, or would if this relay had the lease\n/metrics  for Prometheus\n")
 }
 
 func answer(check func() error) http.HandlerFunc {
@@ -77,54 +84,4 @@ func ready(s relay.Stats) error {
 		return errors.New("starting")
 	}
 	return nil
-}
-
-// collector asks the relay and the database when it is scraped, so that an age grows although nothing happens.
-type collector struct {
-	engine *relay.Relay
-	source *postgres.Source
-
-	pending, oldest, published, errors, parked *prometheus.Desc
-}
-
-func newCollector(engine *relay.Relay, source *postgres.Source) *collector {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc("outbox_"+name, help, labels, nil)
-	}
-	return &collector{
-		engine:    engine,
-		source:    source,
-		pending:   desc("pending", "Unpublished events, counted to 100,000."),
-		oldest:    desc("oldest_pending_age_seconds", "Age of the oldest unpublished event by the database's clock; 0 when there is none."),
-		published: desc("published_total", "Events that Kafka has acknowledged to this relay."),
-		errors:    desc("publish_errors_total", "Failures to publish by class.", "class"),
-		parked:    desc("parked_keys", "Keys that wait for an operator."),
-	}
-}
-
-// Describe is of prometheus.Collector.
-func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.pending, c.oldest, c.published, c.errors, c.parked} {
-		ch <- d
-	}
-}
-
-const scrapeTimeout = 5 * time.Second
-
-// Collect is of prometheus.Collector. While the database cannot be asked, the series that come from it are absent rather than wrong.
-func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	stats := c.engine.Stats()
-	ch <- prometheus.MustNewConstMetric(c.published, prometheus.CounterValue, float64(stats.Published))
-	for class, n := range stats.Errors {
-		ch <- prometheus.MustNewConstMetric(c.errors, prometheus.CounterValue, float64(n), class.String())
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
-	defer cancel()
-	backlog, err := c.source.Backlog(ctx)
-	if err != nil {
-		return
-	}
-	ch <- prometheus.MustNewConstMetric(c.pending, prometheus.GaugeValue, float64(backlog.Pending))
-	ch <- prometheus.MustNewConstMetric(c.oldest, prometheus.GaugeValue, backlog.OldestAge.Seconds())
-	ch <- prometheus.MustNewConstMetric(c.parked, prometheus.GaugeValue, float64(backlog.ParkedKeys))
 }

@@ -134,7 +134,13 @@ func (a *app) printStatus(s postgres.Status) error {
 	fmt.Fprintf(w, "oldest pending\t%s\n", age(s.Pending, s.OldestAge))
 	fmt.Fprintf(w, "parked keys\t%d\n", s.ParkedKeys)
 	fmt.Fprintf(w, "last published\t%s\n", moment(s.LastPublished))
-	fmt.Fprintf(w, "relay\t%s\n", holder(s))
+	for i, r := range relays(s) {
+		label := ""
+		if i == 0 {
+			label = "relays"
+		}
+		fmt.Fprintf(w, "%s\t%s\n", label, r)
+	}
 	if !s.Indexed {
 		fmt.Fprintf(w, "index\tMISSING: no index WHERE published_at IS NULL, reading gets slower as the table grows: see outbox migrate status\n")
 	}
@@ -159,22 +165,4 @@ func moment(t time.Time) string {
 		return "-"
 	}
 	return t.UTC().Format("2006-01-02 15:04:05Z")
-}
-
-// holder says who publishes.
-func holder(s postgres.Status) string {
-	held := map[string]int{}
-	for _, l := range s.Lanes {
-		if l.Remaining > 0 {
-			held[l.OwnerName]++
-		}
-	}
-	if len(held) == 0 {
-		return "none holds the lease: nothing is published"
-	}
-	text := ""
-	for name, lanes := range held {
-		text += fmt.Sprintf("%s (%s) ", printable(name), plural(lanes, "lane"))
-	}
-	return text
 }

@@ -14,10 +14,15 @@ func (a *app) version() *cobra.Command {
 		Short:   "Print the version",
 		Example: "  outbox version",
 		RunE: func(*cobra.Command, []string) error {
-			_, err := fmt.Fprintf(a.stdout, "outbox %s %s %s/%s\n", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprintln(a.stdout, build())
 			return err
 		},
 	}
+}
+
+// build is the version with what it was built by and for.
+func build() string {
+	return fmt.Sprintf("outbox %s %s %s/%s", version(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
 }
 
 // version is the module's version as the go command recorded it, or the revision of a build from a checkout.

@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -75,9 +77,17 @@ func Run(ctx context.Context, o Options) (Summary, error) {
 	if err != nil {
 		return Summary{}, err
 	}
-	fmt.Fprintf(o.Progress, "%s\n\n", parts.describe())
+	fmt.Fprintf(o.Progress, "%s\n%s\n\n", parts.describe(), Ends(o.Duration))
 	s := &scene{options: o, shop: &shop{pool: pool, events: writer, ledger: newLedger()}, relay: engine, consumer: consumer}
 	return s.play(ctx)
+}
+
+// Ends says how long the demo runs and how it is ended before that.
+func Ends(d time.Duration) string {
+	if d == 0 {
+		return "demo runs until Ctrl-C ends it"
+	}
+	return fmt.Sprintf("demo runs for %s; Ctrl-C ends it", d)
 }
 
 // scene is the running demo.
@@ -189,7 +199,7 @@ func makeDatabase(ctx context.Context, pool *pgxpool.Pool) (release func(), err 
 	}
 	for _, sql := range []string{"DROP SCHEMA IF EXISTS " + schema + " CASCADE", "CREATE SCHEMA " + schema} {
 		if _, err := conn.Exec(ctx, sql); err != nil {
-			return nil, fmt.Errorf("make schema %s: %w", schema, err)
+			return nil, fmt.Errorf("make schema %s: %w%s", schema, err, advice(err))
 		}
 	}
 	if _, err := migrate.Up(ctx, conn.Conn(), migrate.Config{Table: table}); err != nil {
@@ -200,6 +210,18 @@ func makeDatabase(ctx context.Context, pool *pgxpool.Pool) (release func(), err 
 	}
 	// The connection goes with its lock; the pool makes another one when it needs to.
 	return func() { _ = conn.Hijack().Close(context.WithoutCancel(ctx)) }, nil
+}
+
+// advice is for a role that may not do what the demo has to.
+func advice(err error) string {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) || pg.Code != "42501" {
+		return ""
+	}
+	if strings.Contains(pg.Message, "owner") {
+		return fmt.Sprintf("; another role's demo left it: drop schema %s as its owner, or run the demo as that role", schema)
+	}
+	return "; the demo needs the right to create schemas: GRANT CREATE ON DATABASE …, or set DATABASE_URL to a database of your own"
 }
 
 // makeTopic creates the topic and returns a consumer that reads it from its present end on.

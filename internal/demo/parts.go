@@ -2,15 +2,18 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strings"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outbox-relay/outbox/internal/devpg"
+	"github.com/outbox-relay/outbox/relay"
 )
 
 // parts are the database and the brokers, with what ends those that the demo started itself.
@@ -33,6 +36,10 @@ func (p *parts) Close() {
 // findParts takes what the options name and starts what they do not.
 func findParts(ctx context.Context, o Options) (*parts, error) {
 	p := &parts{databaseURL: o.DatabaseURL, brokers: o.Brokers}
+	// Before PostgreSQL, whose start may take a minute.
+	if err := p.checkBrokers(ctx); err != nil {
+		return nil, err
+	}
 	if p.databaseURL == "" {
 		if err := p.startPostgres(ctx, o.Progress); err != nil {
 			return nil, err
@@ -70,13 +77,37 @@ func (p *parts) startKafka() error {
 	return nil
 }
 
-// client makes a plain client for the demo's consumer and its topic.
-func (p *parts) client(opts ...kgo.Opt) (*kgo.Client, error) {
+const dialTimeout = 5 * time.Second
+
+// checkBrokers finds out what is wrong with the brokers that were named; one that answers is enough.
+func (p *parts) checkBrokers(ctx context.Context) error {
+	var malformed []error
 	for _, b := range p.brokers {
-		if _, _, err := net.SplitHostPort(b); err != nil {
-			return nil, fmt.Errorf("broker %q: want host:port: %w", b, err)
+		if host, port, err := net.SplitHostPort(b); err != nil || host == "" || port == "" {
+			malformed = append(malformed, fmt.Errorf("broker %q: want host:port, such as localhost:9092", b))
 		}
 	}
+	if len(malformed) > 0 {
+		return fmt.Errorf("%w: KAFKA_BROKERS: %w", relay.ErrConfiguration, errors.Join(malformed...))
+	}
+	var unreachable error
+	for _, b := range p.brokers {
+		dialer := net.Dialer{Timeout: dialTimeout}
+		conn, err := dialer.DialContext(ctx, "tcp", b)
+		if err == nil {
+			return conn.Close()
+		}
+		unreachable = err
+	}
+	if unreachable != nil {
+		return fmt.Errorf("none of the brokers %s answers: %w; start Kafka, correct KAFKA_BROKERS, or unset it: then Kafka runs in this process",
+			strings.Join(p.brokers, ","), unreachable)
+	}
+	return nil
+}
+
+// client makes a plain client for the demo's consumer and its topic.
+func (p *parts) client(opts ...kgo.Opt) (*kgo.Client, error) {
 	return kgo.NewClient(append(opts, kgo.SeedBrokers(p.brokers...))...)
 }
 
@@ -86,12 +117,14 @@ func (p *parts) describe() string {
 	if p.ownKafka {
 		kafka += "   (in this process; set KAFKA_BROKERS to use a real one)"
 	}
-	psql := `psql "$DATABASE_URL"`
+	psql, left := `psql "$DATABASE_URL"`, fmt.Sprintf(`
+left behind: schema %[1]s and its source; to drop them, as their owner:
+             drop schema %[1]s cascade; delete from outbox.source where table_schema = '%[1]s';`, schema)
 	if p.ownPostgres {
-		psql = "psql '" + p.databaseURL + "'"
+		psql, left = "psql '"+p.databaseURL+"'", ""
 	}
 	return fmt.Sprintf(`Kafka:       %s
 topic:       %s
 PostgreSQL:  %s
-table:       select * from %s.outbox_event order by id desc limit 10;`, kafka, topic, psql, schema)
+table:       select * from %s.outbox_event order by id desc limit 10;%s`, kafka, topic, psql, schema, left)
 }

@@ -1,0 +1,171 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/outbox-relay/outbox/relay"
+)
+
+// explain makes one line and one remedy of what the user has to mend. The driver lists every attempt to connect, several for one cause, and
+// the text in front of them says what would have been done with the connection.
+func explain(err error) error {
+	var connect *pgconn.ConnectError
+	var publish *relay.PublishError
+	switch {
+	case errors.As(err, &connect):
+		return explainConnection(connect)
+	case errors.As(err, &publish) && publish.Code == unknownTopic && !strings.Contains(err.Error(), "--create-topics"):
+		return hinted(err, "create it, or start the relay with --create-topics")
+	}
+	return err
+}
+
+const unknownTopic = "UNKNOWN_TOPIC_OR_PARTITION"
+
+func hinted(err error, hint string) error { return fmt.Errorf("%w\n  hint: %s", err, hint) }
+
+func explainConnection(c *pgconn.ConnectError) error {
+	where := "PostgreSQL at " + address(c.Config)
+	for _, reason := range []func(*pgconn.ConnectError) (text, hint string, config bool){refusedByServer, refusedByTLS, unreachable} {
+		if text, hint, config := reason(c); text != "" {
+			err := hinted(fmt.Errorf("%s: %s", where, text), hint)
+			if config {
+				return &configError{err}
+			}
+			return err
+		}
+	}
+	attempts := leaves(c.Unwrap())
+	return fmt.Errorf("%s: %w", where, attempts[len(attempts)-1])
+}
+
+func address(c *pgconn.Config) string {
+	addresses := []string{hostPort(c.Host, c.Port)}
+	for _, f := range c.Fallbacks {
+		if a := hostPort(f.Host, f.Port); !slices.Contains(addresses, a) {
+			addresses = append(addresses, a)
+		}
+	}
+	return strings.Join(addresses, ", ")
+}
+
+func hostPort(host string, port uint16) string {
+	if filepath.IsAbs(host) {
+		return fmt.Sprintf("%s (port %d)", host, port)
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
+}
+
+// refusedByServer explains what a server that was reached has said. Of several attempts the one that came furthest counts.
+func refusedByServer(c *pgconn.ConnectError) (text, hint string, config bool) {
+	refusals := map[string]*pgconn.PgError{}
+	var first *pgconn.PgError
+	for _, e := range leaves(c.Unwrap()) {
+		var pg *pgconn.PgError
+		if errors.As(e, &pg) {
+			refusals[pg.Code] = pg
+			if first == nil {
+				first = pg
+			}
+		}
+	}
+	for _, code := range []string{"28P01", "3D000", "28000"} {
+		if pg := refusals[code]; pg != nil {
+			return pg.Message, remedy(c.Config, pg), true
+		}
+	}
+	if first == nil {
+		return "", "", false
+	}
+	return fmt.Sprintf("%s (SQLSTATE %s)", first.Message, first.Code), "look at the server's log", false
+}
+
+// remedy is for a server that will never let this client in.
+func remedy(c *pgconn.Config, pg *pgconn.PgError) string {
+	switch {
+	case pg.Code == "28P01" && c.Password == "":
+		return fmt.Sprintf("no password was given for user %s: set PGPASSWORD, or write it into a .pgpass file", c.User)
+	case pg.Code == "28P01":
+		return "give the right password by PGPASSWORD, a .pgpass file or DATABASE_URL"
+	case pg.Code == "3D000":
+		return fmt.Sprintf("create it (createdb %s), or name another one in DATABASE_URL or PGDATABASE", c.Database)
+	case strings.Contains(pg.Message, "no encryption"):
+		return "the server wants TLS, or has no rule for this user and database in pg_hba.conf: try sslmode=require"
+	}
+	return "check the user in DATABASE_URL or PGUSER, and the server's pg_hba.conf"
+}
+
+func refusedByTLS(c *pgconn.ConnectError) (text, hint string, config bool) {
+	err := c.Unwrap()
+	var verify *tls.CertificateVerificationError
+	var authority x509.UnknownAuthorityError
+	var host x509.HostnameError
+	switch {
+	case errors.As(err, &host):
+		return host.Error(), "use a host name that the server's certificate has", true
+	case errors.As(err, &authority), errors.As(err, &verify):
+		return "the server's certificate cannot be verified: " + lastOf(err), "name the certificate of its authority by sslrootcert=… or PGSSLROOTCERT", true
+	case strings.Contains(err.Error(), "refused TLS"):
+		return "the server does not talk TLS", "turn TLS on there, or set sslmode=disable", true
+	case strings.Contains(err.Error(), "tls error"):
+		return lastOf(err), "check sslmode and the server's TLS settings", false
+	}
+	return "", "", false
+}
+
+// lastOf is the innermost text of an error: the cause, without what was tried.
+func lastOf(err error) string {
+	attempts := leaves(err)
+	err = attempts[len(attempts)-1]
+	for inner := errors.Unwrap(err); inner != nil; inner = errors.Unwrap(err) {
+		err = inner
+	}
+	return err.Error()
+}
+
+func unreachable(c *pgconn.ConnectError) (text, hint string, config bool) {
+	err := c.Unwrap()
+	var dns *net.DNSError
+	var network net.Error
+	switch {
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return fmt.Sprintf("there is no host %s", dns.Name), "correct the host in DATABASE_URL or PGHOST", false
+	case errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOENT):
+		return "nothing listens there", "start the server, or correct host and port in DATABASE_URL, PGHOST or PGPORT", false
+	case errors.Is(err, context.Canceled):
+		return "interrupted", "try again", false
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
+		return "no answer in time", "check host, port and what stands between: a firewall, a network policy", false
+	case errors.As(err, new(*net.OpError)):
+		return lastOf(err), "check host, port and the network", false
+	}
+	return "", "", false
+}
+
+// leaves are the errors that were joined.
+func leaves(err error) []error {
+	var joined interface{ Unwrap() []error }
+	if !errors.As(err, &joined) {
+		return []error{err}
+	}
+	var all []error
+	for _, e := range joined.Unwrap() {
+		all = append(all, leaves(e)...)
+	}
+	if len(all) == 0 {
+		return []error{err}
+	}
+	return all
+}

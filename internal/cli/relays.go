@@ -1,0 +1,80 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/outbox-relay/outbox/postgres"
+)
+
+// recently is how long ago a relay may have been seen to count as alive.
+const recently = time.Minute
+
+// relays says who publishes and who waits, a line for each; those that hold a lease come first.
+func relays(s postgres.Status) []string {
+	lines, holders := holders(s)
+	if len(lines) == 0 {
+		lines = append(lines, "none holds the lease: nothing is published")
+	}
+	for _, r := range s.Relays {
+		if !slices.Contains(holders, r.ID) && seen(s, r) {
+			lines = append(lines, printable(r.Name)+": waits")
+		}
+	}
+	return lines
+}
+
+// lease is what one owner holds.
+type lease struct {
+	owner uuid.UUID
+	name  string
+	lanes int
+	left  time.Duration
+}
+
+func holders(s postgres.Status) (lines []string, owners []uuid.UUID) {
+	for _, l := range leases(s.Lanes) {
+		owners = append(owners, l.owner)
+		ends := fmt.Sprintf("lease ends in %d s", int(l.left.Round(time.Second).Seconds()))
+		i := slices.IndexFunc(s.Relays, func(r postgres.RelayStatus) bool { return r.ID == l.owner })
+		switch {
+		case i < 0:
+			name := "a relay"
+			if l.name != "" {
+				name = printable(l.name)
+			}
+			lines = append(lines, fmt.Sprintf("%s that is not seen any more: %s, %s", name, plural(l.lanes, "lane"), ends))
+		case !seen(s, s.Relays[i]):
+			lines = append(lines, fmt.Sprintf("%s: not seen for %s, %s, %s", printable(s.Relays[i].Name), s.At.Sub(s.Relays[i].SeenAt).Round(time.Second),
+				plural(l.lanes, "lane"), ends))
+		default:
+			lines = append(lines, fmt.Sprintf("%s: %s, %s", printable(s.Relays[i].Name), plural(l.lanes, "lane"), ends))
+		}
+	}
+	return lines, owners
+}
+
+// leases sums up the lanes by their owners; an owner's lease ends when the first of its lanes is free.
+func leases(lanes []postgres.LaneStatus) []lease {
+	var all []lease
+	for _, l := range lanes {
+		if l.Remaining <= 0 {
+			continue
+		}
+		i := slices.IndexFunc(all, func(have lease) bool { return have.owner == l.Owner })
+		if i < 0 {
+			all = append(all, lease{owner: l.Owner, name: l.OwnerName, left: l.Remaining})
+			i = len(all) - 1
+		}
+		all[i].lanes++
+		all[i].left = min(all[i].left, l.Remaining)
+	}
+	slices.SortFunc(all, func(a, b lease) int { return strings.Compare(a.name, b.name) })
+	return all
+}
+
+func seen(s postgres.Status, r postgres.RelayStatus) bool { return s.At.Sub(r.SeenAt) <= recently }
