@@ -57,15 +57,23 @@ VALUES (gen_random_uuid(), 'Order', '1', 'order.placed.v1', '{}', $1, '1', now()
 		_, body := get(t, server.URL+"/metrics")
 		return code == http.StatusOK && strings.Contains(body, "\noutbox_published_total 1\n")
 	})
+	if _, body := get(t, server.URL+"/metrics"); !strings.Contains(body, "\noutbox_leading 1\n") || !strings.Contains(body, "\noutbox_held_topics 0\n") ||
+		!strings.Contains(body, "\ngo_goroutines ") || !strings.Contains(body, "\nprocess_cpu_seconds_total ") {
+		t.Errorf("a metric is missing: %s", body)
+	}
 	insert("shop.missing")
 	await(t, "the metrics show what waits", func() bool {
 		_, body := get(t, server.URL+"/metrics")
 		return strings.Contains(body, "\noutbox_pending 1\n") && strings.Contains(body, "\noutbox_oldest_pending_age_seconds 36") &&
 			strings.Contains(body, "\noutbox_parked_keys 0\n") && strings.Contains(body, `outbox_publish_errors_total{class="topic"} 1`) &&
-			strings.Contains(body, `outbox_publish_errors_total{class="event"} 0`)
+			strings.Contains(body, `outbox_publish_errors_total{class="event"} 0`) &&
+			strings.Contains(body, "\noutbox_held_topics 1\n") && strings.Contains(body, "\noutbox_in_flight 0\n")
 	})
 	if code, _ := get(t, server.URL+"/livez"); code != http.StatusOK {
 		t.Errorf("/livez is %d", code)
+	}
+	if code, body := get(t, server.URL+"/"); code != http.StatusOK || !strings.Contains(body, "/livez") || !strings.Contains(body, "/readyz") || !strings.Contains(body, "/metrics") {
+		t.Errorf("/ is %d: %s", code, body)
 	}
 	if code, _ := get(t, server.URL+"/elsewhere"); code != http.StatusNotFound {
 		t.Errorf("/elsewhere is %d", code)

@@ -1,0 +1,184 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/outbox-relay/outbox/internal/pgtest"
+)
+
+// outcome runs a command and returns its exit code and what it said on stderr.
+func outcome(t *testing.T, environ []string, args ...string) (code int, said string) {
+	t.Helper()
+	var stderr bytes.Buffer
+	code = Run(t.Context(), args, strings.NewReader(""), &bytes.Buffer{}, &stderr, environ)
+	return code, stderr.String()
+}
+
+// refusingServer answers every start of a session with the error.
+func refusingServer(t *testing.T, code, message string) (address string) {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			refuse(conn, code, message)
+		}
+	}()
+	return listener.Addr().String()
+}
+
+func refuse(conn net.Conn, code, message string) {
+	defer conn.Close()
+	backend := pgproto3.NewBackend(conn, conn)
+	for {
+		start, err := backend.ReceiveStartupMessage()
+		if err != nil {
+			return
+		}
+		if _, ok := start.(*pgproto3.StartupMessage); ok {
+			break
+		}
+		if _, err := conn.Write([]byte("N")); err != nil {
+			return
+		}
+	}
+	backend.Send(&pgproto3.ErrorResponse{Severity: "FATAL", Code: code, Message: message})
+	_ = backend.Flush()
+}
+
+func TestAConnectionThatFailsIsSaidInOneLineWithOneRemedy(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		url  string
+		code int
+		want []string
+		// atOnce tells that a relay does not try again.
+		atOnce bool
+	}{
+		"wrong password": {
+			"postgres://me:secret@" + refusingServer(t, "28P01", "password authentication failed") + "/x", exitConfig,
+			[]string{"password authentication failed", "hint: give the right password by PGPASSWORD, a .pgpass file or DATABASE_URL"}, true,
+		},
+		"no password": {
+			"postgres://me@" + refusingServer(t, "28P01", "password authentication failed") + "/x?passfile=none", exitConfig,
+			[]string{"hint: no password was given for user me: set PGPASSWORD, or write it into a .pgpass file"}, true,
+		},
+		"no rule": {
+			"postgres://me@" + refusingServer(t, "28000", "no pg_hba.conf entry, no encryption") + "/x", exitConfig,
+			[]string{"no pg_hba.conf entry", "try sslmode=require"}, true,
+		},
+		"no role": {
+			"postgres://me@" + refusingServer(t, "28000", `role "me" does not exist`) + "/x", exitConfig,
+			[]string{`role "me" does not exist`, "check the user in DATABASE_URL or PGUSER"}, true,
+		},
+		"full": {
+			"postgres://me@" + refusingServer(t, "53300", "sorry, too many clients already") + "/x", exitFailed,
+			[]string{"too many clients already (SQLSTATE 53300)"}, false,
+		},
+		"no TLS": {
+			"postgres://me@" + refusingServer(t, "28000", "never sent") + "/x?sslmode=require", exitConfig,
+			[]string{"the server does not talk TLS", "sslmode=disable"}, false,
+		},
+		"nobody listens": {"postgres://me@127.0.0.1:1/x", exitFailed, []string{"PostgreSQL at 127.0.0.1:1: nothing listens there", "start the server"}, false},
+		"no such socket": {"postgres:///x?host=/nowhere&user=me", exitFailed, []string{"/nowhere (port 5432)", "nothing listens there"}, false},
+	} {
+		commands := [][]string{{"status"}, {"keys", "list"}, {"migrate", "up"}, {"migrate", "status"}, {"demo"}}
+		if c.atOnce {
+			commands = append(commands, []string{"relay"})
+		}
+		for _, command := range commands {
+			code, said := outcome(t, []string{"DATABASE_URL=" + c.url, "KAFKA_BROKERS=" + refusingServer(t, "", "")}, command...)
+			said = withoutLog(said)
+			if code != c.code {
+				t.Errorf("%s: outbox %s ended with %d, want %d: %s", name, command, code, c.code, said)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(said, want) {
+					t.Errorf("%s: outbox %s does not say %q: %s", name, command, want, said)
+				}
+			}
+			if strings.Count(said, "\n") > 3 || strings.Contains(said, "source") || strings.Contains(said, "secret") {
+				t.Errorf("%s: outbox %s says too much: %s", name, command, said)
+			}
+		}
+	}
+}
+
+// withoutLog leaves what is said to people.
+func withoutLog(said string) string {
+	var kept strings.Builder
+	for line := range strings.Lines(said) {
+		if !strings.HasPrefix(line, "{") {
+			kept.WriteString(line)
+		}
+	}
+	return kept.String()
+}
+
+func TestExitCodesTellConfigurationFromFailureAndUsage(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	good := "DATABASE_URL=" + db.URL
+	missing := "DATABASE_URL=" + strings.Replace(db.URL, "/"+databaseOf(db.URL), "/never_created", 1)
+	for _, c := range []struct {
+		environ string
+		args    string
+		code    int
+		says    string
+	}{
+		{good, "status", exitOK, ""},
+		{good, "migrate status --table public.other", exitFailed, ""},
+		{good, "status --table a.b.c", exitConfig, `--table: table "a.b.c"`},
+		{good, "migrate up --table a.b.c", exitConfig, `--table: table "a.b.c"`},
+		{good, "migrate status --table a.b.c", exitConfig, `--table: table "a.b.c"`},
+		{good, "keys list --table a.b.c", exitConfig, `--table: table "a.b.c"`},
+		{good, "migrate grants --role me --table a.b.c", exitConfig, `table "a.b.c"`},
+		{good, "migrate up --lanes 2000", exitConfig, `--lanes is "2000": want 0 to 1024`},
+		{good, "keys unpark --topic t --key k --wait 0s", exitConfig, `--wait is "0s": want more than 0s`},
+		{good, "status --table public.other", exitConfig, "outbox migrate up --table public.other"},
+		{missing, "status", exitConfig, "createdb never_created"},
+		{missing, "migrate up", exitConfig, "createdb never_created"},
+		{"DATABASE_URL=mysql://root@localhost/x", "status", exitConfig, "DATABASE_URL begins with mysql://: want postgres://user@host:5432/database"},
+		{"DATABASE_URL=mysql://root@localhost/x", "demo", exitConfig, "want postgres://user@host:5432/database"},
+		{"", "status", exitConfig, "no database"},
+		{"OUTBOX_WAIT=soon", "keys unpark --topic t --key k", exitConfig, "a duration such as 100ms"},
+		{"KAFKA_BROKERS=localhost", "demo", exitConfig, "want host:port"},
+		{good, "status extra", exitUsage, "outbox status --help"},
+		{good, "relay --batch-size much", exitUsage, "--batch-size"},
+	} {
+		code, said := outcome(t, []string{c.environ}, strings.Fields(c.args)...)
+		if code != c.code || !strings.Contains(said, c.says) {
+			t.Errorf("outbox %s with %.30s… ended with %d and %q; want %d and %q", c.args, c.environ, code, said, c.code, c.says)
+		}
+	}
+}
+
+func databaseOf(url string) string {
+	name := url[strings.LastIndex(url, "/")+1:]
+	name, _, _ = strings.Cut(name, "?")
+	return name
+}
+
+func TestAStoppedCommandSaysSo(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	var stderr bytes.Buffer
+	code := Run(ctx, []string{"status"}, strings.NewReader(""), &bytes.Buffer{}, &stderr, []string{"DATABASE_URL=postgres://me@127.0.0.1:1/x"})
+	if code != exitFailed {
+		t.Errorf("ended with %d: %s", code, &stderr)
+	}
+}

@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/outbox-relay/outbox/postgres"
+	"github.com/outbox-relay/outbox/relay"
+)
+
+func TestStatusTellsWhoPublishesAndWhoWaits(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	one, two := uuid.New(), uuid.New()
+	known := func(id uuid.UUID, name string, ago time.Duration) postgres.RelayStatus {
+		return postgres.RelayStatus{Owner: relay.Owner{ID: id, Name: name}, SeenAt: now.Add(-ago)}
+	}
+	held := func(id uuid.UUID, name string, left time.Duration) postgres.LaneStatus {
+		return postgres.LaneStatus{Owner: id, OwnerName: name, Remaining: left}
+	}
+	for name, c := range map[string]struct {
+		lanes  []postgres.LaneStatus
+		relays []postgres.RelayStatus
+		want   []string
+	}{
+		"nobody": {want: []string{"none holds the lease: nothing is published"}},
+		"one works, one waits, one is gone": {
+			[]postgres.LaneStatus{held(two, "b:2", 12*time.Second), held(two, "b:2", 12*time.Second)},
+			[]postgres.RelayStatus{known(one, "a:1", time.Second), known(two, "b:2", 5*time.Second), known(uuid.New(), "old:3", time.Hour)},
+			[]string{"b:2: 2 lanes, lease ends in 12 s", "a:1: waits"},
+		},
+		"only one that waits": {
+			[]postgres.LaneStatus{held(two, "b:2", -time.Second)},
+			[]postgres.RelayStatus{known(one, "a:1", time.Second)},
+			[]string{"none holds the lease: nothing is published", "a:1: waits"},
+		},
+		"the owner went": {
+			[]postgres.LaneStatus{held(one, "", 3*time.Second)}, nil,
+			[]string{"a relay that is not seen any more: 1 lane, lease ends in 3 s"},
+		},
+		"the owner is silent": {
+			[]postgres.LaneStatus{held(one, "a:1", 200*time.Second)}, []postgres.RelayStatus{known(one, "a:1", 90*time.Second)},
+			[]string{"a:1: not seen for 1m30s, 1 lane, lease ends in 200 s"},
+		},
+	} {
+		if got := relays(postgres.Status{At: now, Lanes: c.lanes, Relays: c.relays}); !slices.Equal(got, c.want) {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
