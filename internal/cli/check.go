@@ -54,9 +54,9 @@ func (a *app) problems(cmd *cobra.Command, checks []check) []error {
 	return problems
 }
 
-// wordsFlag adds a flag that takes one of the words, which its usage and the shell's completion show.
+// wordsFlag adds a flag that takes one of the words, which the shell's completion shows, and its usage in the place of %s.
 func wordsFlag(cmd *cobra.Command, value *string, flag, byDefault, usage string, words ...string) {
-	cmd.Flags().StringVar(value, flag, byDefault, fmt.Sprintf("`%s`: %s", strings.Join(words, "|"), usage))
+	cmd.Flags().StringVar(value, flag, byDefault, fmt.Sprintf(usage, "`"+strings.Join(words, "|")+"`"))
 	// The error would be that there is no such flag, or that it has its words already.
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }

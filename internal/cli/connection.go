@@ -27,7 +27,7 @@ func explain(err error) error {
 	case errors.As(err, &connect):
 		return explainConnection(connect)
 	case errors.As(err, &publish) && publish.Code == unknownTopic && !strings.Contains(err.Error(), "--create-topics"):
-		return hinted(err, "create it, or start the relay with --create-topics")
+		return hinted(err, "with --create-topics the relay makes missing topics itself")
 	}
 	return err
 }
@@ -104,7 +104,7 @@ func remedy(c *pgconn.Config, pg *pgconn.PgError) string {
 	case strings.Contains(pg.Message, "no encryption"):
 		return "the server wants TLS, or has no rule for this user and database in pg_hba.conf: try sslmode=require"
 	}
-	return "check the user in DATABASE_URL or PGUSER, and the server's pg_hba.conf"
+	return "correct the user in DATABASE_URL or PGUSER, or the server's pg_hba.conf"
 }
 
 func refusedByTLS(c *pgconn.ConnectError) (text, hint string, config bool) {

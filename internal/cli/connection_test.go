@@ -82,7 +82,7 @@ func TestAConnectionThatFailsIsSaidInOneLineWithOneRemedy(t *testing.T) {
 		},
 		"no role": {
 			"postgres://me@" + refusingServer(t, "28000", `role "me" does not exist`) + "/x", exitConfig,
-			[]string{`role "me" does not exist`, "check the user in DATABASE_URL or PGUSER"}, true,
+			[]string{`role "me" does not exist`, "correct the user in DATABASE_URL or PGUSER"}, true,
 		},
 		"full": {
 			"postgres://me@" + refusingServer(t, "53300", "sorry, too many clients already") + "/x", exitFailed,

@@ -56,21 +56,20 @@ one waits until the lease has run out.
 With --once it publishes what was committed when it began, shows its progress
 on a terminal, and ends: with 0, or with 1 and the list of parked keys and
 missing topics whose events remain. It does not wait for transactions that are
-still open, and says how many there are.
-
-` + settingsHelp,
+still open, and says how many there are.`,
 		Example: `  DATABASE_URL=postgres://relay@db/shop KAFKA_BROKERS=kafka:9092 outbox relay --listen :9090
   outbox relay --once
   outbox relay --table orders.outbox_event --settle delete --poll-interval 20ms`,
 		Annotations: map[string]string{collects: "environment"},
 		RunE:        func(cmd *cobra.Command, _ []string) error { return a.runRelay(cmd, f) },
 	}
+	cmd.SetHelpTemplate(cmd.HelpTemplate() + "\n" + settingsHelp + "\n")
 	f.database.flags(cmd)
 	f.brokers.flags(cmd)
 	fl := cmd.Flags()
 	fl.BoolVar(&f.cfg.Once, "once", false, "publish what is there and end")
 	fl.StringVar(&f.listen, "listen", "", "serve /livez, /readyz and /metrics at this `address`, such as :9090")
-	wordsFlag(cmd, &f.settle, "settle", "mark", "set a published row's published_at, or delete the row", settleWords()...)
+	wordsFlag(cmd, &f.settle, "settle", "mark", "%s: set a published row's published_at, or delete the row", settleWords()...)
 	fl.DurationVar(&f.cfg.PollInterval, "poll-interval", 100*time.Millisecond, "longest wait between two looks at an idle table")
 	fl.IntVar(&f.cfg.BatchSize, "batch-size", 2000, "most events in one read")
 	fl.IntVar(&f.cfg.MaxInFlight, "max-in-flight", 20_000, "most events that are read and not settled")
