@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -48,7 +49,8 @@ func (a *app) problems(cmd *cobra.Command, checks []check) []error {
 	var problems []error
 	for _, c := range checks {
 		if !c.ok() {
-			problems = append(problems, fmt.Errorf("%s is %q: want %s", a.named(c.flag), cmd.Flags().Lookup(c.flag).Value, c.want))
+			value := cmp.Or(a.env[a.origin[c.flag]], cmd.Flags().Lookup(c.flag).Value.String())
+			problems = append(problems, fmt.Errorf("%s is %q: want %s", a.named(c.flag), value, c.want))
 		}
 	}
 	return problems

@@ -2,12 +2,14 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
@@ -114,11 +116,22 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 
 // logger writes text to a terminal and JSON to anything else; out is stderr or stands before it.
 func (a *app) logger(out io.Writer, level slog.Level) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: level}
+	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: shorten}
 	if isTerminal(a.stderr) {
 		return slog.New(slog.NewTextHandler(out, opts))
 	}
 	return slog.New(slog.NewJSONHandler(out, opts))
+}
+
+// shorten says a failed connection as the command line does, in one line.
+func shorten(_ []string, attr slog.Attr) slog.Attr {
+	err, ok := attr.Value.Any().(error)
+	var connect *pgconn.ConnectError
+	if ok && errors.As(err, &connect) {
+		text := strings.ReplaceAll(explainConnection(connect).Error(), "\n  hint: ", "; ")
+		return slog.String(attr.Key, text)
+	}
+	return attr
 }
 
 func isTerminal(w io.Writer) bool {

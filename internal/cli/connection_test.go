@@ -2,11 +2,13 @@ package cli
 
 import (
 	"bytes"
-	"context"
+	"fmt"
+	"log/slog"
 	"net"
 	"strings"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/outbox-relay/outbox/internal/pgtest"
@@ -172,13 +174,13 @@ func databaseOf(url string) string {
 	return name
 }
 
-func TestAStoppedCommandSaysSo(t *testing.T) {
+func TestTheLogSaysAFailedConnectionInOneLine(t *testing.T) {
 	t.Parallel()
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	var stderr bytes.Buffer
-	code := Run(ctx, []string{"status"}, strings.NewReader(""), &bytes.Buffer{}, &stderr, []string{"DATABASE_URL=postgres://me@127.0.0.1:1/x"})
-	if code != exitFailed {
-		t.Errorf("ended with %d: %s", code, &stderr)
+	_, cause := pgx.Connect(t.Context(), "postgres://me@127.0.0.1:1/x")
+	var out bytes.Buffer
+	a := &app{stderr: &out}
+	a.logger(&out, slog.LevelInfo).Warn("relay interrupted", "error", fmt.Errorf("open source: %w", cause))
+	if want := `"error":"PostgreSQL at 127.0.0.1:1: nothing listens there; start the server`; !strings.Contains(out.String(), want) {
+		t.Errorf("got %s, want %s", &out, want)
 	}
 }
