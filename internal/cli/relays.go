@@ -17,12 +17,15 @@ const recently = time.Minute
 // relays says who publishes and who waits, a line for each; those that hold a lease come first.
 func relays(s postgres.Status) []string {
 	lines, holders := holders(s)
+	does := "waits, seen"
 	if len(lines) == 0 {
+		// One that waits would have taken the lease: it has just been stopped, or cannot work.
+		does = "last seen"
 		lines = append(lines, "none holds the lease: nothing is published")
 	}
 	for _, r := range s.Relays {
 		if !slices.Contains(holders, r.ID) && seen(s, r) {
-			lines = append(lines, printable(r.Name)+": waits")
+			lines = append(lines, fmt.Sprintf("%s: %s %d s ago", printable(r.Name), does, int(s.At.Sub(r.SeenAt).Round(time.Second).Seconds())))
 		}
 	}
 	return lines

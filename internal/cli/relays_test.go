@@ -30,12 +30,12 @@ func TestStatusTellsWhoPublishesAndWhoWaits(t *testing.T) {
 		"one works, one waits, one is gone": {
 			[]postgres.LaneStatus{held(two, "b:2", 12*time.Second), held(two, "b:2", 12*time.Second)},
 			[]postgres.RelayStatus{known(one, "a:1", time.Second), known(two, "b:2", 5*time.Second), known(uuid.New(), "old:3", time.Hour)},
-			[]string{"b:2: 2 lanes, lease ends in 12 s", "a:1: waits"},
+			[]string{"b:2: 2 lanes, lease ends in 12 s", "a:1: waits, seen 1 s ago"},
 		},
-		"only one that waits": {
+		"only one that was stopped": {
 			[]postgres.LaneStatus{held(two, "b:2", -time.Second)},
 			[]postgres.RelayStatus{known(one, "a:1", time.Second)},
-			[]string{"none holds the lease: nothing is published", "a:1: waits"},
+			[]string{"none holds the lease: nothing is published", "a:1: last seen 1 s ago"},
 		},
 		"the owner went": {
 			[]postgres.LaneStatus{held(one, "", 3*time.Second)}, nil,

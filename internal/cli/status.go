@@ -3,6 +3,7 @@ package cli
 import (
 	"encoding/json"
 	"fmt"
+	"io"
 	"text/tabwriter"
 	"time"
 
@@ -77,6 +78,8 @@ type topicObject struct {
 	Pending                 int64   `json:"pending"`
 	OldestPendingAgeSeconds float64 `json:"oldest_pending_age_seconds"`
 	ParkedKeys              int64   `json:"parked_keys"`
+	HeldCode                string  `json:"held_code"`
+	HeldReason              string  `json:"held_reason"`
 }
 
 type laneObject struct {
@@ -104,7 +107,7 @@ func statusJSON(s postgres.Status) statusObject {
 		Topics: []topicObject{}, Lanes: []laneObject{}, Relays: []relayObject{},
 	}
 	for _, t := range s.Topics {
-		o.Topics = append(o.Topics, topicObject{t.Topic, t.Pending, t.OldestAge.Seconds(), t.ParkedKeys})
+		o.Topics = append(o.Topics, topicObject{t.Topic, t.Pending, t.OldestAge.Seconds(), t.ParkedKeys, t.HeldCode, t.HeldReason})
 	}
 	for _, l := range s.Lanes {
 		o.Lanes = append(o.Lanes, laneObject{l.Lane, l.Epoch, l.OwnerName, max(0, l.Remaining.Seconds())})
@@ -144,13 +147,22 @@ func (a *app) printStatus(s postgres.Status) error {
 	if !s.Indexed {
 		fmt.Fprintf(w, "index\tMISSING: no index WHERE published_at IS NULL, reading gets slower as the table grows: see outbox migrate status\n")
 	}
-	if len(s.Topics) > 0 {
-		fmt.Fprintf(w, "\nTOPIC\tPENDING\tOLDEST\tPARKED KEYS\n")
-		for _, t := range s.Topics {
-			fmt.Fprintf(w, "%s\t%d\t%s\t%d\n", printable(t.Topic), t.Pending, age(t.Pending, t.OldestAge), t.ParkedKeys)
-		}
-	}
+	printTopics(w, s.Topics)
 	return w.Flush()
+}
+
+func printTopics(w io.Writer, topics []postgres.TopicStatus) {
+	if len(topics) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nTOPIC\tPENDING\tOLDEST\tPARKED KEYS\tHELD\n")
+	for _, t := range topics {
+		held := "no"
+		if t.HeldCode != "" {
+			held = printable(t.HeldCode + ": " + t.HeldReason)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%s\n", printable(t.Topic), t.Pending, age(t.Pending, t.OldestAge), t.ParkedKeys, held)
+	}
 }
 
 func age(pending int64, d time.Duration) string {
