@@ -23,7 +23,8 @@ type brokers struct {
 	replication int
 }
 
-const saslPassword = "KAFKA_SASL_PASSWORD"
+// brokerPassword has no flag: every user of the machine could read it there.
+func (e environment) brokerPassword() string { return e["KAFKA_SASL_PASSWORD"] }
 
 func mechanisms() []string {
 	return []string{kafka.MechanismPlain, kafka.MechanismSCRAMSHA256, kafka.MechanismSCRAMSHA512}
@@ -36,7 +37,7 @@ func (b *brokers) flags(cmd *cobra.Command) {
 	f.StringSliceVar(&b.addresses, "brokers", nil, "Kafka brokers, `host:port,…` (KAFKA_BROKERS)")
 	f.StringVar(&b.clientID, "client-id", "outbox-relay", "the client `id` that the brokers see")
 	f.BoolVar(&b.tls, "tls", false, "talk TLS to the brokers, with the system's roots (KAFKA_TLS_ENABLED)")
-	wordsFlag(cmd, &b.mechanism, "sasl-mechanism", "", "%s (KAFKA_SASL_MECHANISM); the password comes by "+saslPassword, mechanisms()...)
+	wordsFlag(cmd, &b.mechanism, "sasl-mechanism", "", "%s (KAFKA_SASL_MECHANISM); the password comes by KAFKA_SASL_PASSWORD", mechanisms()...)
 	f.StringVar(&b.username, "sasl-username", "", "SASL user `name` (KAFKA_SASL_USERNAME)")
 	wordsFlag(cmd, &b.compression, "compression", "none", "%s; kafkajs consumers read none and gzip only", compressions()...)
 	f.BoolVar(&b.create, "create-topics", false, "create topics that are missing")
@@ -68,8 +69,8 @@ func (b *brokers) missing(a *app) []error {
 	case b.mechanism != "" && b.username == "":
 		problems = append(problems, fmt.Errorf("%s is set and no user: set KAFKA_SASL_USERNAME", a.named("sasl-mechanism")))
 	}
-	if b.mechanism != "" && a.env[saslPassword] == "" {
-		problems = append(problems, fmt.Errorf("%s is set and no password: set %s", a.named("sasl-mechanism"), saslPassword))
+	if b.mechanism != "" && a.env.brokerPassword() == "" {
+		problems = append(problems, fmt.Errorf("%s is set and no password: set KAFKA_SASL_PASSWORD", a.named("sasl-mechanism")))
 	}
 	return problems
 }
@@ -83,7 +84,7 @@ func (b *brokers) config(a *app, log *slog.Logger) kafka.Config {
 		Logger:      log,
 	}
 	if b.mechanism != "" {
-		cfg.SASL = &kafka.SASL{Mechanism: b.mechanism, Username: b.username, Password: a.env[saslPassword]}
+		cfg.SASL = &kafka.SASL{Mechanism: b.mechanism, Username: b.username, Password: a.env.brokerPassword()}
 	}
 	if b.create {
 		cfg.CreateTopics = &kafka.TopicSpec{Partitions: b.partitions, Replication: b.replication}
