@@ -99,7 +99,7 @@ func (it *item) addRow() {
 	case e.EventID == uuid.Nil:
 		it.broken = rowError(e, codeEventID, errors.New("column event_id is NULL or zero, so consumers could not tell its events apart: give the row an id"))
 	case e.Payload == nil:
-		it.broken = rowError(e, codePayload, errors.New("column payload is NULL, or PostgreSQL cannot print it: a null value would delete the key in a compacted topic; correct the row"))
+		it.broken = rowError(e, codePayload, errors.New("column payload is NULL, larger than 32 MiB, or too large for PostgreSQL to print (a null value would delete the key in a compacted topic): correct the row, or skip it"))
 	case len(e.Headers) > 0:
 		own, err := appendRowHeaders(it.rec.Headers, e.Headers)
 		if it.rec.Headers = own; err != nil {

@@ -72,7 +72,7 @@ func TestTheRelaysRightsAreEnoughAndNoMore(t *testing.T) {
 		"UPDATE outbox.relay SET seen_at = now()",
 		"DELETE FROM outbox.relay",
 		`INSERT INTO outbox.parked_key (source, topic, key_hash, partition_key, lane, id, event_id, event_type, code, reason)
-			SELECT `+source+`, 't', '\x00', 'k', 0, 1, gen_random_uuid(), 'x', 'c', 'r' ON CONFLICT (source, topic, key_hash) DO UPDATE SET reason = ''`,
+			SELECT `+source+`, 't', '\x00', 'k', 0, 1, gen_random_uuid(), 'x', 'c', 'r' ON CONFLICT (source, key_hash) DO UPDATE SET reason = ''`,
 		"DELETE FROM outbox.parked_key",
 		`INSERT INTO outbox.held_topic (source, topic, code, reason) SELECT `+source+`, 't', 'c', 'r'
 			ON CONFLICT (source, topic) DO UPDATE SET reason = EXCLUDED.reason`,

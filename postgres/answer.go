@@ -29,6 +29,21 @@ type answer struct {
 	snapshot snapshot
 	// finds are rows in holes; page is of the walk; head is above the position; beyond is above the sequence. Each is sorted by id.
 	finds, page, head, beyond []row
+	// bytes is how much text the answer holds. cut tells for each kind of rows that those behind were left out because of it.
+	bytes int
+	cut   [kindBeyond + 1]bool
+}
+
+// readBytes is how much text one read keeps, about; what is above it is read again. Finds in holes are kept whatever their size: they must be
+// handed on in the snapshot of the head.
+const readBytes = 8 << 20
+
+// leaveOut tells whether a row is behind one that was left out, or is to be. Each kind gets at least one row, so that reading goes on.
+func (a *answer) leaveOut(kind int32, have int) bool {
+	if a.bytes > readBytes && have > 0 {
+		a.cut[kind] = true
+	}
+	return a.cut[kind]
 }
 
 // fetch puts the question to the database.
@@ -70,21 +85,29 @@ func (a *answer) take(v [][]byte, d *decoder) (err error) {
 	if kind == kindServer {
 		return a.takeServer(v)
 	}
+	if kind != kindFind && a.leaveOut(kind, len(*a.rows(kind))) {
+		return nil
+	}
 	got := row{id: int64Of(v[1])}
 	if v[2] != nil {
+		a.bytes += len(v[6]) + len(v[7])
 		got.event = d.event(got.id, v[2:])
 	}
+	rows := a.rows(kind)
+	*rows = append(*rows, got)
+	return nil
+}
+
+func (a *answer) rows(kind int32) *[]row {
 	switch kind {
 	case kindFind:
-		a.finds = append(a.finds, got)
+		return &a.finds
 	case kindPage:
-		a.page = append(a.page, got)
+		return &a.page
 	case kindHead:
-		a.head = append(a.head, got)
-	case kindBeyond:
-		a.beyond = append(a.beyond, got)
+		return &a.head
 	}
-	return nil
+	return &a.beyond
 }
 
 func (a *answer) takeServer(v [][]byte) (err error) {

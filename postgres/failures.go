@@ -52,10 +52,10 @@ func (f *failures) Park(ctx context.Context, claim relay.Claim, p relay.ParkedKe
 INSERT INTO outbox.parked_key AS k (source, topic, key_hash, partition_key, lane, id, event_id, event_type, code, reason)
 SELECT $1, $2, $3, $4, $5, t.id, t.event_id, $8, $9, $10 FROM %s t
 WHERE t.id = $6 AND t.event_id = $7 AND t.published_at IS NULL
-ON CONFLICT (source, topic, key_hash) DO UPDATE SET
+ON CONFLICT (source, key_hash) DO UPDATE SET
     id = excluded.id, event_id = excluded.event_id, event_type = excluded.event_type, code = excluded.code, reason = excluded.reason,
     parked_at = CASE WHEN k.event_id = excluded.event_id THEN k.parked_at ELSE excluded.parked_at END`, f.row.table.sql()),
-			f.row.id, p.Topic, keyHash(p.PartitionKey), p.PartitionKey, lane,
+			f.row.id, p.Topic, keyHash(p.Key), p.PartitionKey, lane,
 			p.Event.ID, p.Event.EventID, p.EventType, p.Code, storable(p.Reason))
 		return err
 	})

@@ -9,7 +9,7 @@ import (
 // takeIn moves the reader on by an answer, and returns what is to be handed on: what was found in holes comes first, then the walk's page,
 // then the head. Each part is in the order of ids and no key has a newer event in an earlier part, so no key is turned.
 func (r *reader) takeIn(q *question, a *answer) relay.Batch {
-	walkFull := r.walk != nil && fullPage(a.page, q)
+	walkFull := r.walk != nil && (fullPage(a.page, q) || a.cut[kindPage])
 	events := r.older(a)
 	events = r.newer(events, a.head, walkFull)
 	events = r.newer(events, a.beyond, walkFull)
@@ -18,8 +18,8 @@ func (r *reader) takeIn(q *question, a *answer) relay.Batch {
 	r.count.finds += len(a.finds)
 	r.holes.strike(visible(a))
 	r.holes.lookedAt(q.look, a.snapshot)
-	more = r.moveHead(q, a.head) || more
-	more = q.beyond && r.moveBeyond(q, a.beyond) || more
+	more = r.moveHead(q, a) || more
+	more = q.beyond && r.moveBeyond(q, a) || more
 	r.moveWalk(a.page, walkFull)
 	return relay.Batch{Events: events, More: more, Walking: r.walking(), OpenWriters: r.holes.writers()}
 }
@@ -96,9 +96,10 @@ func (r *reader) moveWalk(page []row, full bool) {
 }
 
 // moveHead moves the position, and tells whether there may be more above it.
-func (r *reader) moveHead(q *question, head []row) (more bool) {
+func (r *reader) moveHead(q *question, a *answer) (more bool) {
+	head := a.head
 	if r.walking() {
-		if fullPage(head, q) {
+		if fullPage(head, q) || a.cut[kindHead] {
 			r.pos = head[len(head)-1].id
 			return true
 		}
@@ -113,7 +114,7 @@ func (r *reader) moveHead(q *question, head []row) (more bool) {
 	}
 	r.cursor = head[len(head)-1].id
 	r.pos = r.cursor
-	return len(head) >= q.limit
+	return len(head) >= q.limit || a.cut[kindHead]
 }
 
 // gaps returns the ids above cursor that the head has passed.
@@ -127,8 +128,9 @@ func gaps(cursor int64, head []row) []span {
 }
 
 // moveBeyond moves the position above the sequence, and tells whether there may be more.
-func (r *reader) moveBeyond(q *question, rows []row) (more bool) {
-	if len(rows) >= q.limit {
+func (r *reader) moveBeyond(q *question, a *answer) (more bool) {
+	rows := a.beyond
+	if len(rows) >= q.limit || a.cut[kindBeyond] {
 		r.beyond = rows[len(rows)-1].id
 		return true
 	}

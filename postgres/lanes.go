@@ -3,6 +3,8 @@ package postgres
 import (
 	"crypto/sha256"
 	"encoding/binary"
+
+	"github.com/outbox-relay/outbox/relay"
 )
 
 // lane returns the lane of a partition key: the first four bytes of its sha256, unsigned and big-endian, modulo the number of lanes.
@@ -17,8 +19,13 @@ func laneSQL(partitionKey, lanes string) string {
 	return "(('x' || encode(substr(sha256(convert_to(" + partitionKey + ", 'UTF8')), 1, 4), 'hex'))::bit(32)::bigint % " + lanes + ")::integer"
 }
 
-// keyHash is what parked_key is keyed by: a partition key may be longer than an index entry.
-func keyHash(partitionKey string) []byte {
-	sum := sha256.Sum256([]byte(partitionKey))
+// keyHash is what parked_key is keyed by: topic and partition key of a row may be longer than an index entry. keyHashSQL is the same in SQL.
+func keyHash(key relay.Key) []byte {
+	sum := sha256.Sum256([]byte(key.Topic + "\x00" + key.PartitionKey))
 	return sum[:]
+}
+
+// keyHashSQL is of the expressions for a topic and a partition key.
+func keyHashSQL(topic, partitionKey string) string {
+	return "sha256(convert_to(" + topic + ", 'UTF8') || '\\x00'::bytea || convert_to(" + partitionKey + ", 'UTF8'))"
 }

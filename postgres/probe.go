@@ -22,6 +22,8 @@ type sourceRow struct {
 	headers bool
 	// sequence is the quoted name of the sequence that the ids are drawn from.
 	sequence string
+	// partitioned tells that the table is the parent of partitions.
+	partitioned bool
 }
 
 // probe is what Open finds.
@@ -61,7 +63,7 @@ func inspect(ctx context.Context, conn *pgx.Conn, table tableName, mode SettleMo
 	if err := shape.check(table, mode); err != nil {
 		return probe{}, err
 	}
-	p.row.headers, p.row.sequence, p.indexed = shape.headers, shape.sequence, shape.indexed
+	p.row.headers, p.row.sequence, p.row.partitioned, p.indexed = shape.headers, shape.sequence, shape.partitioned, shape.indexed
 	session, err := readSession(ctx, conn)
 	if err != nil {
 		return probe{}, err

@@ -171,8 +171,8 @@ func (r *reader) startFilter(s *statement) string {
 	if r.parked {
 		// A scalar subquery is one index lookup for each row. EXISTS would be joined or hashed, that is, read all parked keys for each page.
 		conditions = append(conditions, fmt.Sprintf(`(SELECT p.lane FROM outbox.parked_key p
-        WHERE p.source = %s AND p.topic = e.topic::text AND p.key_hash = sha256(convert_to(e.partition_key::text, 'UTF8'))) IS NULL`,
-			s.param(pgtype.UUIDOID, [16]byte(r.row.id))))
+        WHERE p.source = %s AND p.key_hash = %s) IS NULL`,
+			s.param(pgtype.UUIDOID, [16]byte(r.row.id)), keyHashSQL("coalesce(e.topic::text, '')", "coalesce(e.partition_key::text, '')")))
 	}
 	return strings.Join(conditions, " AND ")
 }
@@ -206,11 +206,11 @@ func (r *reader) expressions(s *statement) []string {
 		case "created_at":
 			list[i] = "e.created_at"
 		case "payload":
-			list[i] = r.printable(s, "e.payload::text")
+			list[i] = r.printable(s, bounded("e.payload"))
 		case "headers":
 			list[i] = "NULL::text"
 			if r.row.headers {
-				list[i] = r.printable(s, "e.headers::text")
+				list[i] = r.printable(s, bounded("e.headers"))
 			}
 		default:
 			list[i] = "e." + name + "::text"

@@ -174,7 +174,7 @@ func TestParkedKeysAndHeldTopicsAreNotCarriedOver(t *testing.T) {
 	b.fill(50)
 	b.exec("UPDATE outbox_event SET topic = 'held.topic' WHERE id > 40")
 	b.exec(`INSERT INTO outbox.parked_key (source, topic, key_hash, partition_key, lane, id, event_id, event_type, code, reason)
-SELECT $1, topic, sha256(convert_to(partition_key, 'UTF8')), partition_key, 0, id, event_id, event_type, 'X', 'x' FROM outbox_event WHERE id <= 20`, b.db.Source)
+SELECT $1, topic, `+keyHashSQL("topic", "partition_key")+`, partition_key, 0, id, event_id, event_type, 'X', 'x' FROM outbox_event WHERE id <= 20`, b.db.Source)
 	b.startHolding(holding{topics: []string{"held.topic"}})
 	b.wantDrained(upTo(21, 40)...)
 	b.exec("DELETE FROM outbox.parked_key WHERE partition_key = 'key 7'")

@@ -185,8 +185,8 @@ ON CONFLICT (source, id, event_id) DO UPDATE SET
 // release takes the key out of parked_key and returns what stopped it.
 func (f *failures) release(ctx context.Context, tx pgx.Tx, key relay.Key) (relay.ParkedKey, error) {
 	rows, err := tx.Query(ctx, `
-DELETE FROM outbox.parked_key WHERE source = $1 AND topic = $2 AND key_hash = $3
-RETURNING topic, partition_key, id, event_id, event_type, code, reason, parked_at`, f.row.id, key.Topic, keyHash(key.PartitionKey))
+DELETE FROM outbox.parked_key WHERE source = $1 AND key_hash = $2
+RETURNING topic, partition_key, id, event_id, event_type, code, reason, parked_at`, f.row.id, keyHash(key))
 	if err != nil {
 		return relay.ParkedKey{}, fmt.Errorf("unpark the key: %w", err)
 	}

@@ -22,7 +22,11 @@ type shape struct {
 	cache, increment int64
 	cycle            bool
 	// indexed tells that the partial index for what is unpublished is there and valid.
-	indexed bool
+	indexed     bool
+	partitioned bool
+	// secured tells that row-level security applies to the role, with so many policies.
+	secured  bool
+	policies int
 	// What the role may do: read the rows, mark or delete them, and read the sequence.
 	canRead, canMark, canDelete, canReadSequence bool
 }
@@ -56,12 +60,15 @@ WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p')`, table.sche
 SELECT array(SELECT attname::text FROM pg_attribute WHERE attrelid = $1::oid AND attnum > 0 AND NOT attisdropped),
        coalesce((SELECT attidentity::text FROM pg_attribute WHERE attrelid = $1::oid AND attname = 'id'), ''),
        `+indexedOf("$1::oid")+`,
+       (SELECT relkind = 'p' FROM pg_class WHERE oid = $1::oid),
+       row_security_active($1::oid),
+       (SELECT count(*) FROM pg_policy WHERE polrelid = $1::oid AND polcmd IN ('r', '*')),
        has_table_privilege($1::oid, 'SELECT'),
        has_table_privilege($1::oid, 'DELETE'),
        has_table_privilege($1::oid, 'UPDATE') OR EXISTS (
            SELECT FROM pg_attribute WHERE attrelid = $1::oid AND attname = 'published_at' AND NOT attisdropped
               AND has_column_privilege($1::oid, attnum, 'UPDATE'))`, oid).
-		Scan(&s.columns, &s.identity, &s.indexed, &s.canRead, &s.canDelete, &s.canMark)
+		Scan(&s.columns, &s.identity, &s.indexed, &s.partitioned, &s.secured, &s.policies, &s.canRead, &s.canDelete, &s.canMark)
 	if err != nil {
 		return shape{}, fmt.Errorf("read the table's shape: %w", err)
 	}
@@ -103,6 +110,10 @@ func (s shape) check(table tableName, mode SettleMode) error {
 	if !s.canRead {
 		problems = append(problems, fmt.Errorf("the role may not read the table; run: GRANT SELECT ON TABLE %s TO …", table.sql()))
 	}
+	if s.secured && s.policies == 0 {
+		problems = append(problems, fmt.Errorf("row-level security hides every row of the table from the role; run: ALTER ROLE … BYPASSRLS, "+
+			"or: CREATE POLICY relay ON %s TO … USING (true)", table.sql()))
+	}
 	if mode == Mark && !s.canMark {
 		problems = append(problems, fmt.Errorf("the role may not mark events; run: GRANT UPDATE (published_at) ON TABLE %s TO …", table.sql()))
 	}
@@ -128,7 +139,11 @@ func (s shape) check(table tableName, mode SettleMode) error {
 func (s shape) warnings(table tableName) []string {
 	var w []string
 	if !s.indexed {
-		w = append(w, missingIndex(table))
+		w = append(w, missingIndex(table, s.partitioned))
+	}
+	if s.secured {
+		w = append(w, fmt.Sprintf("Row-level security applies to the role at %s: events that its policies hide are never published, and those that it may "+
+			"not change are published again after each restart; run: ALTER ROLE … BYPASSRLS.", table))
 	}
 	if s.identity != "a" {
 		w = append(w, fmt.Sprintf("%s.id is not GENERATED ALWAYS: a writer can choose ids, and order is by id; run: %s.", table, alwaysSQL(s, table)))
@@ -155,9 +170,14 @@ func alwaysSQL(s shape, table tableName) string {
 		"then setval its new sequence above the largest id", table.sql())
 }
 
-func missingIndex(table tableName) string {
+// missingIndex says how to make it; PostgreSQL cannot do so concurrently for all partitions of a table at once.
+func missingIndex(table tableName, partitioned bool) string {
+	concurrently := "CONCURRENTLY "
+	if partitioned {
+		concurrently = ""
+	}
 	return fmt.Sprintf("%s has no index for what is unpublished, so reading it costs more the longer it gets; "+
-		"run: CREATE INDEX CONCURRENTLY %s ON %s (id) WHERE published_at IS NULL.", table, indexName(table), table.sql())
+		"run: CREATE INDEX %s%s ON %s (id) WHERE published_at IS NULL.", table, concurrently, indexName(table), table.sql())
 }
 
 // indexName is the name that the contract with the services gives to the index; PostgreSQL chooses one where that is too long.

@@ -100,15 +100,15 @@ func (s *Source) Backlog(ctx context.Context) (Backlog, error) {
 	if err != nil {
 		return Backlog{}, err
 	}
-	s.reportIndex(b.Indexed)
+	s.reportIndex(o.row, b.Indexed)
 	return b, nil
 }
 
 // reportIndex logs when the index goes and when it is back: an ORM that syncs its schema drops it without a word.
-func (s *Source) reportIndex(indexed bool) {
+func (s *Source) reportIndex(row sourceRow, indexed bool) {
 	switch was := s.unindexed.Swap(!indexed); {
 	case !indexed && !was:
-		s.cfg.Logger.Warn(missingIndex(s.table))
+		s.cfg.Logger.Warn(missingIndex(row.table, row.partitioned))
 	case indexed && was:
 		s.cfg.Logger.Info("the index for what is unpublished is back", "table", s.table.String())
 	}
@@ -182,7 +182,8 @@ const pendingSQL = `
 WITH pending AS MATERIALIZED (
     SELECT topic, partition_key, created_at FROM %s WHERE published_at IS NULL ORDER BY id LIMIT $2
 ), waiting AS (
-    SELECT p.topic, greatest(0, extract(epoch FROM now() - p.created_at) * 1000000)::bigint AS age, k.source IS NOT NULL AS parked
+    SELECT p.topic, k.source IS NOT NULL AS parked,
+        CASE WHEN isfinite(p.created_at) THEN greatest(0, least(extract(epoch FROM now() - p.created_at), 9e9) * 1000000)::bigint ELSE 0 END AS age
     FROM pending p LEFT JOIN outbox.parked_key k ON k.source = $1 AND k.topic = p.topic AND k.partition_key = p.partition_key
 )`
 

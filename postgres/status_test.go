@@ -169,3 +169,25 @@ func TestLastPublishedIsFoundBehindALargeBacklog(t *testing.T) {
 		t.Errorf("LastPublished = %s, %v; want that of the first event", got.LastPublished, err)
 	}
 }
+
+// All three are legal in timestamptz.
+func TestStatusBearsAnyCreationTime(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	refs := insert(t, db, orders, 3)
+	for i, at := range []string{"infinity", "-infinity", "0001-01-01 BC"} {
+		exec(t, db, "UPDATE outbox_event SET created_at = $2::text::timestamptz WHERE id = $1", refs[i].ID, at)
+	}
+	st, err := s.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "pending", st.Pending, 3)
+	if st.OldestAge < 200*365*24*time.Hour {
+		t.Errorf("the oldest is %s old, want that of the year 1 BC, as far as a duration reaches", st.OldestAge)
+	}
+	if _, err := s.Backlog(t.Context()); err != nil {
+		t.Error(err)
+	}
+}

@@ -9,11 +9,26 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/outbox-relay/outbox"
 )
 
 // A jsonb of 90 kB can hold numbers whose text is larger than PostgreSQL's limit of 1 GB for a value: it can be inserted and never be read.
 // One such row would fail every read that meets it, and so stop the whole source. It is set aside instead: it is read without payload
 // and headers, and the publisher refuses it as any other bad event.
+
+// maxText is the largest payload that is read, outbox.MaxPayloadBytes: a larger one would cost the relay its memory, and a few of them its life, before
+// the publisher could refuse it. suspectBytes is the stored size from which a text is measured first: stored values are compressed, some to a
+// hundredth and less, and measuring costs as much as printing.
+const (
+	maxText      = outbox.MaxPayloadBytes
+	suspectBytes = 32 << 10
+)
+
+// bounded is the text of a column, or NULL when it is larger than maxText.
+func bounded(column string) string {
+	return fmt.Sprintf("CASE WHEN pg_column_size(%[1]s) <= %[2]d OR octet_length(%[1]s::text) <= %[3]d THEN %[1]s::text END", column, suspectBytes, maxText)
+}
 
 // unprintable recognises the error of a value whose text is too large, or larger than the server's memory allows.
 func unprintable(err error) bool {

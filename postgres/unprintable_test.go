@@ -51,6 +51,67 @@ FROM unnest(ARRAY['a', 'bad', 'c']) k`)
 	}
 }
 
+// Neither one large row nor many may cost the relay its memory.
+func TestLargeRowsAreReadFewAtATimeAndHugeOnesNotAtAll(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.db.Exec(t, `INSERT INTO outbox_event (event_id, aggregate_type, aggregate_id, event_type, payload, topic, partition_key)
+SELECT gen_random_uuid(), 'Order', i::text, 'order.changed.v1', to_jsonb(repeat('x', CASE i WHEN 5 THEN 33554431 ELSE 3000000 END)), 't', i::text
+FROM generate_series(1, 12) i`)
+	b.start()
+	read := 0
+	for range 100 {
+		batch, err := b.Read(t.Context(), 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		bytes := 0
+		for _, e := range batch.Events {
+			if read++; e.ID != int64(read) {
+				t.Fatalf("event %d comes as number %d", e.ID, read)
+			}
+			if got, want := len(e.Payload), 3_000_002; e.ID != 5 && got != want || e.ID == 5 && e.Payload != nil {
+				t.Errorf("event %d has %d bytes of payload", e.ID, got)
+			}
+			bytes += len(e.Payload)
+		}
+		if bytes > readBytes+3_000_002 {
+			t.Errorf("one read has brought %d bytes", bytes)
+		}
+		if !batch.More && !batch.Walking {
+			break
+		}
+	}
+	if read != 12 {
+		t.Errorf("%d events were read, want 12", read)
+	}
+	// The same above the cursor.
+	b.settleAll()
+	b.db.Exec(t, `INSERT INTO outbox_event (event_id, aggregate_type, aggregate_id, event_type, payload, topic, partition_key)
+SELECT gen_random_uuid(), 'Order', i::text, 'order.changed.v1', to_jsonb(repeat('x', 3000000)), 't', i::text FROM generate_series(1, 9) i`)
+	for range 100 {
+		batch, err := b.Read(t.Context(), 1000)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range batch.Events {
+			if read++; e.ID != int64(read) {
+				t.Fatalf("event %d comes as number %d", e.ID, read)
+			}
+		}
+		if len(batch.Events) > 4 {
+			t.Errorf("one read has brought %d large events", len(batch.Events))
+		}
+		if !batch.More && len(batch.Events) == 0 {
+			break
+		}
+	}
+	if read != 21 {
+		t.Errorf("%d events were read, want 21", read)
+	}
+	b.wantNoHoles()
+}
+
 // A table that another tool made may allow NULL where the contract does not.
 func TestARowWithoutValuesIsAnEventAllTheSame(t *testing.T) {
 	t.Parallel()

@@ -52,10 +52,10 @@ CREATE TABLE outbox.parked_key (
     code          text        NOT NULL,
     reason        text        NOT NULL,
     parked_at     timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (source, topic, key_hash)
+    PRIMARY KEY (source, key_hash)
 );
 COMMENT ON TABLE outbox.parked_key IS 'Keys that wait for an operator, each with the event that stops it.';
-COMMENT ON COLUMN outbox.parked_key.key_hash IS 'sha256 of the partition key: keys may be longer than an index entry.';
+COMMENT ON COLUMN outbox.parked_key.key_hash IS 'sha256 of the topic, a zero byte and the partition key: in a row they may be longer than an index entry.';
 
 CREATE TABLE outbox.held_topic (
     source  uuid        NOT NULL REFERENCES outbox.source ON DELETE CASCADE,
