@@ -71,6 +71,21 @@ func (e *PublishError) Error() string {
 
 func (e *PublishError) Unwrap() error { return e.Err }
 
+// UnsettledError tells that some rows of a settle cannot be settled, while the others were: a constraint or a trigger of the table refuses the change, or a
+// trigger or row-level security leaves the row as it was. Waiting does not mend it.
+type UnsettledError struct {
+	// Refs are the rows; never empty.
+	Refs []Ref
+	// Err is why, for people. Of many rows with different reasons it tells a few.
+	Err error
+}
+
+func (e *UnsettledError) Error() string {
+	return fmt.Sprintf("%d events cannot be settled, the first is id %d: %v", len(e.Refs), e.Refs[0].ID, e.Err)
+}
+
+func (e *UnsettledError) Unwrap() error { return e.Err }
+
 // ClassOf returns the class of an error that a [Publisher] gave; an unclassified one counts as ClassUnknown.
 func ClassOf(err error) Class {
 	var p *PublishError

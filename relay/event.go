@@ -40,9 +40,11 @@ func (e *Event) Ref() Ref { return Ref{e.ID, e.EventID} }
 
 // Size is what the event costs the relay's memory budget, in bytes: its variable parts and a flat charge for the rest.
 func (e *Event) Size() int {
-	const overhead = 256
-	return overhead + len(e.Type) + len(e.Topic) + len(e.PartitionKey) + len(e.Payload) + len(e.Headers)
+	return flatSize + len(e.Type) + len(e.Topic) + len(e.PartitionKey) + len(e.Payload) + len(e.Headers)
 }
+
+// flatSize is what an event in flight costs beside its variable parts.
+const flatSize = 256
 
 // Ref names a row: an id alone may be issued twice, the pair is unique.
 type Ref struct {

@@ -3,6 +3,7 @@ package relay
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -200,15 +201,23 @@ func (s *fakeSource) Sweep(ctx context.Context, budget time.Duration, known func
 }
 
 func (s *fakeSource) Settle(ctx context.Context, refs []Ref) (n int, err error) {
+	var stuck []Ref
 	err = s.call(ctx, "settle", func() error {
 		s.table.statements = append(s.table.statements, len(refs))
 		for _, ref := range refs {
-			if row := s.table.row(ref); !row.published && row.event.EventID == ref.EventID {
+			switch row := s.table.row(ref); {
+			case row.published || row.event.EventID != ref.EventID:
+			case row.unsettleable:
+				stuck = append(stuck, ref)
+			default:
 				row.published = true
 				n++
 			}
 		}
 		return nil
 	})
+	if err == nil && len(stuck) > 0 {
+		err = &UnsettledError{Refs: stuck, Err: errors.New("a trigger refuses it")}
+	}
 	return n, err
 }

@@ -31,6 +31,8 @@ type fakeRow struct {
 	visible, published bool
 	// forgotten rows are passed over by the cursor without a trace.
 	forgotten bool
+	// unsettleable rows refuse to be marked.
+	unsettleable bool
 }
 
 // fakeRequest is what an operator asks for: retry or discard the event that a parked key stops at.

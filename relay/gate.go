@@ -27,7 +27,9 @@ type gate struct {
 	requested map[Key]struct{}
 	// events and bytes are what the budget is charged for: admitted and not settled.
 	events, bytes int
-	outstanding   int
+	// stuck is how many of them are in Kafka and can never be settled.
+	stuck       int
+	outstanding int
 	// answered is when the publisher answered last, or when something became outstanding; zero while nothing is.
 	answered  time.Time
 	admission uint64
@@ -70,6 +72,8 @@ type topicState struct {
 type flight struct {
 	key  Key
 	size int
+	// stuck tells that the event is in Kafka and that its row cannot be settled.
+	stuck bool
 }
 
 type grave struct {
@@ -126,7 +130,7 @@ func (g *gate) admit(events []*Event) (ready []*Event) {
 			continue
 		}
 		size := e.Size()
-		g.inFlight[ref] = flight{key, size}
+		g.inFlight[ref] = flight{key: key, size: size}
 		g.events++
 		g.bytes += size
 		if k.admission != g.admission {

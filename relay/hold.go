@@ -83,7 +83,7 @@ func (g *gate) hold(key Key) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, f := range g.inFlight {
-		if f.key == key {
+		if f.key == key && !f.stuck {
 			return false
 		}
 	}
@@ -145,11 +145,11 @@ func (g *gate) releaseTopic(name string, t *topicState) {
 	g.released.set()
 }
 
-// rest tells, in one moment, whether something is to be read again and how many events are in flight.
+// rest tells, in one moment, whether something is to be read again and how many events are in flight that will not stay so.
 func (g *gate) rest() (released bool, inFlight int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.releasedKeys)+len(g.releasedTopics) > 0, g.events
+	return len(g.releasedKeys)+len(g.releasedTopics) > 0, g.events - g.stuck
 }
 
 // takeReleased ends the holds that are over and returns what is to be read again. Only the reader's goroutine calls it: between this call

@@ -23,6 +23,8 @@ type reader struct {
 	full      time.Time
 	published int64
 	patience  time.Duration
+	// choked tells that it was said that nothing is read any more.
+	choked bool
 }
 
 // read is the main loop: read, admit, publish. It returns nil when ctx ends or, with Config.Once, when everything is handed over and settled.
@@ -47,6 +49,9 @@ func (r *reader) turn(ctx context.Context) (done bool, err error) {
 	r.readAgain()
 	n := r.room()
 	if n == 0 {
+		if err := r.noteChoked(); err != nil {
+			return false, err
+		}
 		r.awaitRoom(ctx)
 		return false, nil
 	}
@@ -199,6 +204,20 @@ func (r *reader) makeRoom(now time.Time) {
 		r.patience *= 2
 	}
 	r.full, r.published = now, published
+}
+
+// noteChoked says when nothing can be read any more because of events that can never be settled. With Config.Once that is the end: nobody would wait for it.
+func (r *reader) noteChoked() error {
+	if r.choked || !r.gate.choked() {
+		return nil
+	}
+	r.choked = true
+	err := r.errChoked()
+	if r.cfg.Once {
+		return &stopError{err}
+	}
+	r.cfg.Logger.Error("nothing is read any more", "reason", err)
+	return nil
 }
 
 // awaitRoom waits until the budget has room, or until it is time to look for stuck keys.

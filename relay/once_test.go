@@ -130,3 +130,18 @@ func TestOnceGoesOnAfterADatabaseError(t *testing.T) {
 		})
 	}
 }
+
+func TestOnceSaysLoudlyThatItWaitsForTheLease(t *testing.T) {
+	for level, once := range map[string]bool{"WARN": true, "INFO": false} {
+		t.Run(level, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.table.steal(time.Now().Add(time.Minute))
+				r := w.relay(Config{Once: once}).start()
+				w.until("waiting", func() bool { return r.Stats().Waiting == "thief" })
+				if r.log.count(`level=`+level+` msg="waiting for the lease"`) != 1 {
+					t.Errorf("log:\n%s", r.log.text.String())
+				}
+			})
+		})
+	}
+}

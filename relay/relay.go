@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/google/uuid"
@@ -137,7 +138,7 @@ func (r *Relay) finished(ctx context.Context, err error) (bool, error) {
 
 // left reports what a stop has to leave behind; nil when that is nothing.
 func (r *Relay) left() error {
-	if n := r.settler.waiting(); r.unknown > 0 || n > 0 {
+	if n := r.settler.waiting() + r.settler.stuckEvents(); r.unknown > 0 || n > 0 {
 		return &DrainError{Outstanding: r.unknown, Unsettled: n}
 	}
 	return nil
@@ -223,7 +224,7 @@ func (r *Relay) claim(ctx context.Context) (claim Claim, sent time.Time, err err
 		if w := r.counters.waiting.Load(); w == nil || *w != holder {
 			r.opened = true
 			r.counters.waiting.Store(&holder)
-			r.cfg.Logger.Info("waiting for the lease", "held_by", holder, "ends_in", claim.Expires.Round(100*time.Millisecond).String(),
+			r.cfg.Logger.Log(ctx, r.waitingLevel(), "waiting for the lease", "held_by", holder, "ends_in", claim.Expires.Round(100*time.Millisecond).String(),
 				"note", "a relay that stops hands it over at once; after a crash it runs out")
 		}
 		select {
@@ -232,6 +233,14 @@ func (r *Relay) claim(ctx context.Context) (claim Claim, sent time.Time, err err
 		case <-time.After(claimInterval):
 		}
 	}
+}
+
+// waitingLevel is higher with Once: somebody stands by who expects an end, and the other relay may never stop.
+func (r *Relay) waitingLevel() slog.Level {
+	if r.cfg.Once {
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
 }
 
 func (r *Relay) tryClaim(ctx context.Context) (Claim, error) {

@@ -2,7 +2,9 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -17,7 +19,9 @@ type settler struct {
 	pending []Ref
 	// doubtful is how many of the first pending events were in a statement whose outcome is unknown: it may have settled them.
 	doubtful int
-	more     signal
+	// stuck are in Kafka, and their rows cannot be settled: no later term may publish them again.
+	stuck []Ref
+	more  signal
 }
 
 // maxSettle bounds one statement: larger ones are no faster and hold their row locks longer.
@@ -43,23 +47,31 @@ func (s *settler) waiting() int {
 	return len(s.pending)
 }
 
-// run settles until stop ends, then what is still pending. Statements run under work. settled is told of each one that has committed: its events, and
-// how many of them were found unpublished.
-func (s *settler) run(stop, work context.Context, settled func(refs []Ref, n int)) error {
+// settlement is what a statement that has committed has done.
+type settlement struct {
+	// refs are published now, found of them by this statement.
+	refs  []Ref
+	found int
+	// unsettled are the rows that it could not settle; nil when there are none.
+	unsettled *UnsettledError
+}
+
+// run settles until stop ends, then what is still pending. Statements run under work. report is told of each one that has committed.
+func (s *settler) run(stop, work context.Context, report func(settlement)) error {
 	for {
-		if err := s.flush(work, settled); err != nil {
+		if err := s.flush(work, report); err != nil {
 			return err
 		}
 		select {
 		case <-stop.Done():
-			return s.flush(work, settled)
+			return s.flush(work, report)
 		case <-s.more:
 		}
 	}
 }
 
-// flush settles all that is pending. What fails stays pending.
-func (s *settler) flush(ctx context.Context, settled func([]Ref, int)) error {
+// flush settles all that is pending. What fails stays pending; rows that cannot be settled do not: they would stop all others, now and in every later term.
+func (s *settler) flush(ctx context.Context, report func(settlement)) error {
 	for {
 		s.mu.Lock()
 		batch := s.pending[:min(len(s.pending), maxSettle)]
@@ -69,15 +81,45 @@ func (s *settler) flush(ctx context.Context, settled func([]Ref, int)) error {
 		}
 		s.step("settle")
 		n, err := s.settle(ctx, batch)
-		if err != nil {
+		var unsettled *UnsettledError
+		if err != nil && !errors.As(err, &unsettled) {
 			s.doubtful = max(s.doubtful, len(batch))
 			return fmt.Errorf("settle %d events: %w", len(batch), err)
 		}
 		s.step("settled")
-		settled(batch, min(len(batch), n+s.doubtful))
+		refs := s.setAside(batch, unsettled)
+		report(settlement{refs, min(len(refs), n+s.doubtful), unsettled})
 		s.doubtful = max(0, s.doubtful-len(batch))
 		s.forget(len(batch))
 	}
+}
+
+// setAside remembers the rows that cannot be settled and returns the others of the batch.
+func (s *settler) setAside(batch []Ref, u *UnsettledError) []Ref {
+	if u == nil {
+		return batch
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stuck = append(s.stuck, u.Refs...)
+	stuck := make(map[Ref]bool, len(u.Refs))
+	for _, ref := range u.Refs {
+		stuck[ref] = true
+	}
+	return slices.DeleteFunc(slices.Clone(batch), func(ref Ref) bool { return stuck[ref] })
+}
+
+// stuckRefs are the rows that could not be settled so far.
+func (s *settler) stuckRefs() []Ref {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.stuck)
+}
+
+func (s *settler) stuckEvents() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.stuck)
 }
 
 func (s *settler) forget(n int) {

@@ -11,27 +11,32 @@ import (
 
 var errBroken = errors.New("connection broken")
 
-// settlement is a settler on a table with events that are acked, and what it reported.
-type settlement struct {
+// settling is a settler on a table with events that are acked, and what it reported.
+type settling struct {
 	*settler
 	table  *fakeTable
 	source *fakeSource
 	events []*Event
 	// reported counts events whose settle was reported, found those reported as found unpublished.
 	reported, found int
+	// unsettled are the rows that were reported as impossible to settle.
+	unsettled []Ref
 }
 
-func newSettlement(events int) *settlement {
-	s := &settlement{table: newFakeTable()}
+func newSettling(events int) *settling {
+	s := &settling{table: newFakeTable()}
 	s.source = &fakeSource{table: s.table}
 	s.settler = newSettler(s.source, func(string) {})
 	s.events = s.table.insertMany(events, func(int) Key { return keyA })
 	return s
 }
 
-func (s *settlement) note(refs []Ref, n int) {
-	s.reported += len(refs)
-	s.found += n
+func (s *settling) note(done settlement) {
+	s.reported += len(done.refs)
+	s.found += done.found
+	if done.unsettled != nil {
+		s.unsettled = append(s.unsettled, done.unsettled.Refs...)
+	}
 }
 
 // failing breaks the next n calls of an operation, before or after they take effect.
@@ -47,7 +52,7 @@ func failing(op string, n int) func(context.Context, string) error {
 
 func TestSettlerSettlesAtMostTenThousandInOneStatement(t *testing.T) {
 	t.Parallel()
-	s := newSettlement(25_000)
+	s := newSettling(25_000)
 	s.add(refsOf(s.events))
 	if err := s.flush(t.Context(), s.note); err != nil {
 		t.Fatal(err)
@@ -59,7 +64,7 @@ func TestSettlerSettlesAtMostTenThousandInOneStatement(t *testing.T) {
 
 func TestSettlerKeepsWhatItCouldNotSettle(t *testing.T) {
 	t.Parallel()
-	s := newSettlement(3)
+	s := newSettling(3)
 	s.source.before.set(failing("settle", 1))
 	s.add(refsOf(s.events))
 	if err := s.flush(t.Context(), s.note); !errors.Is(err, errBroken) {
@@ -78,7 +83,7 @@ func TestSettlerKeepsWhatItCouldNotSettle(t *testing.T) {
 
 func TestSettlerBlamesNobodyForAStatementWhoseReplyWasLost(t *testing.T) {
 	t.Parallel()
-	s := newSettlement(3)
+	s := newSettling(3)
 	s.source.after.set(failing("settle", 1))
 	s.add(refsOf(s.events[:2]))
 	if err := s.flush(t.Context(), s.note); !errors.Is(err, errBroken) {
@@ -95,7 +100,7 @@ func TestSettlerBlamesNobodyForAStatementWhoseReplyWasLost(t *testing.T) {
 
 func TestSettlerTellsWhenSomebodyElseHasSettled(t *testing.T) {
 	t.Parallel()
-	s := newSettlement(3)
+	s := newSettling(3)
 	s.table.row(s.events[1].Ref()).published = true
 	s.add(refsOf(s.events))
 	if err := s.flush(t.Context(), s.note); err != nil {
@@ -109,7 +114,7 @@ func TestSettlerTellsWhenSomebodyElseHasSettled(t *testing.T) {
 func TestSettlerSettlesWhatWasAckedAfterTheStop(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := newSettlement(2)
+		s := newSettling(2)
 		reached, goOn := make(chan struct{}), make(chan struct{})
 		s.source.before.set(func(ctx context.Context, op string) error {
 			if len(s.table.statements) > 0 {

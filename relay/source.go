@@ -78,8 +78,10 @@ type Batch struct {
 
 // Settler writes down that events are in Kafka.
 type Settler interface {
-	// Settle marks the rows as published, or deletes them, in one statement that has committed when Settle returns. It returns how
-	// many of the rows were found unpublished: fewer than given means that somebody else settles this table too.
+	// Settle marks the rows as published, or deletes them, and has committed when it returns. It returns how many of the rows it has settled. With a
+	// nil error the rest of them are gone or were published before: somebody else settles this table too. An *UnsettledError
+	// is a partial success: the rows that it names are there, unpublished, and cannot be settled; all others are as with a nil error. After any other error nothing is
+	// known of the rows, and they are given again.
 	Settle(ctx context.Context, refs []Ref) (settled int, err error)
 }
 

@@ -8,8 +8,9 @@ import (
 // Stats is a snapshot of what a relay has done since it was made, and of what it is doing now.
 type Stats struct {
 	// Published counts events that Kafka has acknowledged, Settled those that are written down, ForeignSettles those that somebody else had
-	// settled before.
-	Published, Settled, ForeignSettles int64
+	// settled before, or deleted. Unsettled counts those that are in Kafka and whose rows cannot be marked: a constraint, a trigger or row-level
+	// security is in the way; they will be published again after a restart.
+	Published, Settled, ForeignSettles, Unsettled int64
 	// Errors counts failures to publish by class.
 	Errors map[Class]int64
 	// SweepFinds counts forgotten events that the sweep found; it must normally be 0.
@@ -35,14 +36,14 @@ type Stats struct {
 }
 
 type counters struct {
-	published, settled, foreign, sweepFinds atomic.Int64
-	errors                                  [ClassUnknown + 1]atomic.Int64
-	openWriters                             atomic.Int64
-	lastAck, lastTurn                       atomic.Int64
-	gate                                    atomic.Pointer[gate]
-	leading                                 atomic.Bool
-	waiting                                 atomic.Pointer[string]
-	lastError                               atomic.Pointer[error]
+	published, settled, foreign, unsettled, sweepFinds atomic.Int64
+	errors                                             [ClassUnknown + 1]atomic.Int64
+	openWriters                                        atomic.Int64
+	lastAck, lastTurn                                  atomic.Int64
+	gate                                               atomic.Pointer[gate]
+	leading                                            atomic.Bool
+	waiting                                            atomic.Pointer[string]
+	lastError                                          atomic.Pointer[error]
 }
 
 // Stats may be called from any goroutine, at any time.
@@ -52,6 +53,7 @@ func (r *Relay) Stats() Stats {
 		Published:      c.published.Load(),
 		Settled:        c.settled.Load(),
 		ForeignSettles: c.foreign.Load(),
+		Unsettled:      c.unsettled.Load(),
 		SweepFinds:     c.sweepFinds.Load(),
 		Errors:         map[Class]int64{},
 		OpenWriters:    int(c.openWriters.Load()),

@@ -179,7 +179,9 @@ func (t *term) settleEarlier(ctx context.Context) error {
 	settling, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(t.cfg.DrainTimeout, cancel) })()
-	return t.settler.flush(settling, func(refs []Ref, n int) { t.countSettled(len(refs), n) })
+	err := t.settler.flush(settling, t.countSettled)
+	t.gate.stick(t.settler.stuckRefs())
+	return err
 }
 
 // requireTopics fails while a topic that the configuration names is missing.
@@ -235,14 +237,20 @@ func (t *term) release(ctx context.Context, cause error) {
 	}
 }
 
-func (t *term) settled(refs []Ref, n int) {
-	t.gate.settled(refs)
-	t.countSettled(len(refs), n)
+func (t *term) settled(s settlement) {
+	t.gate.settled(s.refs)
+	if s.unsettled != nil {
+		t.gate.stick(s.unsettled.Refs)
+	}
+	t.countSettled(s)
 }
 
-func (r *Relay) countSettled(events, n int) {
-	r.counters.settled.Add(int64(n))
-	if foreign := events - n; foreign > 0 {
+func (r *Relay) countSettled(s settlement) {
+	if s.unsettled != nil {
+		r.noteUnsettled(s.unsettled)
+	}
+	r.counters.settled.Add(int64(s.found))
+	if foreign := len(s.refs) - s.found; foreign > 0 {
 		if r.counters.foreign.Add(int64(foreign)) == int64(foreign) {
 			r.cfg.Logger.Warn("somebody else settles this table", "table", r.info.Name, "events", foreign,
 				"note", "two relays without a common lease publish events twice and out of order")
