@@ -100,7 +100,7 @@ func (it *item) addRow() {
 		it.broken = rowError(e, codeEventID, errors.New("column event_id is NULL or zero, so consumers could not tell its events apart: give the row an id"))
 	case e.Payload == nil:
 		it.broken = rowError(e, codePayload, errors.New("column payload is NULL, larger than 32 MiB, or too large for PostgreSQL to print (a null value would delete the key in a compacted topic): correct the row, or skip it"))
-	case len(e.Headers) > 0:
+	case len(e.Headers) > 0 && string(e.Headers) != "null":
 		own, err := appendRowHeaders(it.rec.Headers, e.Headers)
 		if it.rec.Headers = own; err != nil {
 			it.broken = rowError(e, codeHeaders, err)

@@ -189,6 +189,8 @@ func (l *leases) Release(ctx context.Context, claim relay.Claim) error {
 WITH held AS MATERIALIZED (
     SELECT l.lane FROM outbox.lane l JOIN unnest($3::integer[], $4::bigint[]) c(lane, epoch) ON c.lane = l.lane
     WHERE l.source = $1 AND l.owner = $2 AND l.epoch = c.epoch ORDER BY l.lane FOR UPDATE OF l
+), gone AS (
+    DELETE FROM outbox.relay WHERE source = $1 AND owner = $2
 )
 UPDATE outbox.lane l SET owner = NULL, expires_at = NULL FROM held WHERE l.source = $1 AND l.lane = held.lane`,
 			l.row.id, claim.Owner.ID, claim.Lanes, claim.Epochs)

@@ -64,3 +64,35 @@ func TestTextFromTheDatabaseCannotSteerTheTerminal(t *testing.T) {
 		}
 	}
 }
+
+func TestALongTextIsShortened(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		strings.Repeat("x", 100):      strings.Repeat("x", 100),
+		strings.Repeat("x", 101):      strings.Repeat("x", 100) + "… (101 bytes)",
+		strings.Repeat("ü", 60) + "x": strings.Repeat("ü", 50) + "… (121 bytes)",
+	} {
+		if got := abridged(text); got != want {
+			t.Errorf("abridged(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestAPasswordInAConnectionStringIsSeen(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"postgres://me@host/x":                    false,
+		"postgres://me:secret@host/x":             true,
+		"postgres://me@host/x?password=secret":    true,
+		"postgres://me@host/x?sslpassword=secret": true,
+		"host=h user=u password=secret":           true,
+		"host=h password = secret":                true,
+		"host=h SSLPassword=secret":               true,
+		"host=h passfile=/etc/pgpass":             false,
+		"host=password":                           false,
+	} {
+		if got := hasPassword(text); got != want {
+			t.Errorf("hasPassword(%q) = %v, want %v", text, got, want)
+		}
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -100,7 +101,7 @@ func (a *app) printParked(parked []relay.ParkedKey) error {
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "TOPIC\tKEY\tID\tEVENT TYPE\tSINCE\tREASON")
 	for _, p := range parked {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", printable(p.Topic), printable(p.PartitionKey), p.Event.ID, printable(p.EventType), moment(p.At), printable(p.Reason))
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", printable(abridged(p.Topic)), printable(abridged(p.PartitionKey)), p.Event.ID, printable(p.EventType), moment(p.At), printable(p.Reason))
 	}
 	return w.Flush()
 }
@@ -123,7 +124,7 @@ The relay that holds the lease carries it out when nothing of the key is in
 flight; with no relay alive, this command does.` + note,
 		Example: example,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.key.Topic == "" || !cmd.Flags().Changed("key") {
+			if !cmd.Flags().Changed("topic") || !cmd.Flags().Changed("key") {
 				return &usageError{fmt.Errorf("--topic and --key are needed; outbox keys list shows them; see %s --help", cmd.CommandPath())}
 			}
 			if verb == postgres.VerbSkip && f.reason == "" {
@@ -172,6 +173,19 @@ func operatorName() string {
 		return u.Username
 	}
 	return "unknown"
+}
+
+// abridged keeps a line readable whatever a row holds; --json shows all of it.
+func abridged(s string) string {
+	const most = 100
+	if len(s) <= most {
+		return s
+	}
+	cut := most
+	for !utf8.RuneStart(s[cut]) {
+		cut--
+	}
+	return fmt.Sprintf("%s… (%d bytes)", s[:cut], len(s))
 }
 
 // printable shows a text from the database without what a terminal would obey.

@@ -3,8 +3,11 @@ package cli
 import (
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/outbox-relay/outbox/postgres"
@@ -40,22 +43,30 @@ func (a *app) reportOnce(ctx context.Context, stats relay.Stats, operator *postg
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("stopped after %s: the rest stays unpublished", plural(int(stats.Settled), "event"))
 	}
-	fmt.Fprintf(a.stdout, "published %s\n", plural(int(stats.Settled), "event"))
-	if stats.OpenWriters > 0 {
-		fmt.Fprintf(a.stdout, "%s still open: their events come when they commit\n", plural(stats.OpenWriters, "writing transaction"))
-	}
 	parked, err := operator.Parked(ctx)
 	if err != nil {
 		return fmt.Errorf("list parked keys: %w", err)
 	}
+	var report strings.Builder
+	fmt.Fprintf(&report, "published %s\n", plural(int(stats.Settled), "event"))
+	if stats.OpenWriters > 0 {
+		fmt.Fprintf(&report, "%s still open: their events come when they commit\n", plural(stats.OpenWriters, "writing transaction"))
+	}
 	for _, p := range parked {
-		fmt.Fprintf(a.stdout, "parked: topic %s, key %q, event %s (id %d): %s\n", p.Topic, p.PartitionKey, p.Event.EventID, p.Event.ID, p.Reason)
+		fmt.Fprintf(&report, "parked: topic %s, key %s, event %s (id %d): %s\n",
+			printable(abridged(p.Topic)), strconv.Quote(abridged(p.PartitionKey)), p.Event.EventID, p.Event.ID, printable(p.Reason))
 	}
 	for _, name := range slices.Sorted(maps.Keys(stats.HeldTopics)) {
-		fmt.Fprintf(a.stdout, "held: %v\n", explain(stats.HeldTopics[name]))
+		fmt.Fprintf(&report, "held: %v\n", explain(stats.HeldTopics[name]))
 	}
-	if len(parked)+len(stats.HeldTopics) > 0 {
-		fmt.Fprintln(a.stdout, "their events remain: see outbox status and outbox keys --help")
+	remains := len(parked)+len(stats.HeldTopics) > 0
+	if remains {
+		report.WriteString("their events remain: see outbox status and outbox keys --help\n")
+	}
+	if _, err := io.WriteString(a.stdout, report.String()); err != nil {
+		return fmt.Errorf("print the report: %w", err)
+	}
+	if remains {
 		return &quietError{}
 	}
 	return nil

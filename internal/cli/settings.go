@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -91,10 +92,14 @@ func (d *database) checkURL(a *app, cmd *cobra.Command) error {
 	return checkScheme(a.named("database-url"), d.url)
 }
 
+// passwordSetting finds password and sslpassword in both forms of a connection string, whatever blanks surround them.
+var passwordSetting = regexp.MustCompile(`(?i)(^|[\s?&])(ssl)?password\s*=`)
+
 func hasPassword(dsn string) bool {
-	if u, err := url.Parse(dsn); err == nil && u.Scheme != "" {
-		_, set := u.User.Password()
-		return set || u.Query().Has("password")
+	if u, err := url.Parse(dsn); err == nil && u.User != nil {
+		if _, set := u.User.Password(); set {
+			return true
+		}
 	}
-	return strings.Contains(dsn, "password=")
+	return passwordSetting.MatchString(dsn)
 }

@@ -161,7 +161,7 @@ func printTopics(w io.Writer, topics []postgres.TopicStatus) {
 		if t.HeldCode != "" {
 			held = printable(t.HeldCode + ": " + t.HeldReason)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%s\n", printable(t.Topic), t.Pending, age(t.Pending, t.OldestAge), t.ParkedKeys, held)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%s\n", printable(abridged(t.Topic)), t.Pending, age(t.Pending, t.OldestAge), t.ParkedKeys, held)
 	}
 }
 
