@@ -19,6 +19,8 @@ type settler struct {
 	db  runner
 	row sourceRow
 	sql string
+	// statement is its name, for people.
+	statement string
 	// begun tells that the source's first publication is written down.
 	begun bool
 }
@@ -39,34 +41,39 @@ WHERE t.id = a.id AND (t.event_id = a.event_id) IS TRUE AND t.published_at IS NU
 )
 
 func newSettler(db runner, row sourceRow, mode SettleMode) *settler {
-	sql := markSQL
+	sql, statement := markSQL, "UPDATE"
 	if mode == Delete {
-		sql = deleteSQL
+		sql, statement = deleteSQL, "DELETE"
 	}
-	return &settler{db: db, row: row, sql: fmt.Sprintf(sql, row.table.sql()), begun: !row.firstPublished.IsZero()}
+	return &settler{db: db, row: row, sql: fmt.Sprintf(sql, row.table.sql()), statement: statement, begun: !row.firstPublished.IsZero()}
 }
 
 // settleTries is how often a settle that lost against another transaction is tried; a settle given up is a batch sent twice.
 const settleTries = 5
 
-// Settle implements [relay.Settler]. A call is one round trip and one transaction, whatever the number of rows.
+// Settle implements [relay.Settler]. A call is one round trip and one transaction, whatever the number of rows, unless some of them cannot be settled.
 func (s *settler) Settle(ctx context.Context, refs []relay.Ref) (int, error) {
 	if len(refs) == 0 {
 		return 0, nil
 	}
-	ids, eventIDs := arrays(inOrder(refs))
-	var settled int
-	var err error
+	var left unsettled
+	settled, err := s.settleParts(ctx, inOrder(refs), &left)
+	if err != nil {
+		return 0, fmt.Errorf("settle %d events of %s: %w", len(refs), s.row.table, err)
+	}
+	return settled, left.err()
+}
+
+// settleWhole settles all of the refs or none.
+func (s *settler) settleWhole(ctx context.Context, refs []relay.Ref) (settled int, err error) {
+	ids, eventIDs := arrays(refs)
 	for range settleTries {
 		settled, err = s.settle(ctx, ids, eventIDs)
 		if !isConflict(err) {
 			break
 		}
 	}
-	if err != nil {
-		return 0, fmt.Errorf("settle %d events of %s: %w", len(refs), s.row.table, err)
-	}
-	return settled, nil
+	return settled, err
 }
 
 // inOrder returns the refs sorted by id: everybody who locks many rows of the table goes by id, so that nobody waits in a circle.
