@@ -139,3 +139,21 @@ func TestTheOperatorNeedsNoMoreThanTheRelayAndToAsk(t *testing.T) {
 	o := newOperator(t, least)
 	same(t, "outcome", ask(t, o, VerbUnpark).Text, "unparked")
 }
+
+func TestRowLevelSecurityIsSaid(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	insert(t, db, orders, 1)
+	exec(t, db, `ALTER TABLE outbox_event ENABLE ROW LEVEL SECURITY`)
+	s := newSource(t, leastRights(t, db, Config{}), Config{})
+	_, err := s.Open(t.Context())
+	wantText(t, err, "row-level security hides every row")
+	exec(t, db, `CREATE POLICY all_of_them ON outbox_event USING (true)`)
+	info, err := s.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := withoutServer(info.Warnings); len(got) != 1 || !strings.Contains(got[0], "Row-level security applies") {
+		t.Errorf("warnings = %q, want one of row-level security", got)
+	}
+}

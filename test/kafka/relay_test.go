@@ -244,3 +244,43 @@ func TestOnceReportsWhatRemains(t *testing.T) {
 		}
 	}
 }
+
+// Whatever a row holds, it stops its own key and nothing else.
+func TestRowsOfRubbishStopNobodyElse(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	topic := f.topic(t, name("rubbish"), 3)
+	f.insert(t, topic, "first", `{}`)
+	e := f.start(t, relay.Config{})
+	await(t, "the first event is published", func() bool { return f.pending(t) == 0 })
+	rubbish := []struct{ topic, key, payload string }{
+		{"", "k", `{}`},
+		{"..", "k", `{}`},
+		{"a b", "k", `{}`},
+		{strings.Repeat("x", 250), "k", `{}`},
+		{strings.Repeat("x", 33_000), "k", `{}`},
+		{strings.Repeat("ü", 33_000), strings.Repeat("k", 10_000), `{}`},
+		{topic, strings.Repeat("k", 1_100_000), `{}`},
+		{topic, "large", fmt.Sprintf(`{"x":"%s"}`, strings.Repeat("x", 2_000_000))},
+	}
+	for _, r := range rubbish {
+		f.insert(t, r.topic, r.key, r.payload)
+		f.insert(t, r.topic, r.key, `{"follower":true}`)
+		f.insert(t, topic, "good", `{}`)
+	}
+	f.db.Exec(t, `INSERT INTO outbox_event (event_id, aggregate_type, aggregate_id, event_type, payload, topic, partition_key, created_at)
+SELECT gen_random_uuid(), 'Order', a, 'order.changed.v1', p::jsonb, $1, 'odd', a::timestamptz
+FROM (VALUES ('infinity', '1e1000'), ('-infinity', 'null'), ('0001-01-01 BC', '""'), ('epoch', '[[[[[]]]]]')) v(a, p)`, topic)
+	await(t, "the good ones are published and the others parked", func() bool {
+		return f.pending(t) == 2*len(rubbish) && f.count(t, "SELECT count(*) FROM outbox.parked_key") == len(rubbish)
+	})
+	if errs := e.Stats().Errors; errs[relay.ClassOutage]+errs[relay.ClassTopic]+errs[relay.ClassUnknown] != 0 {
+		t.Errorf("errors of other classes: %v", errs)
+	}
+	if stdout, stderr, code := f.outbox(t, "status"); code != 0 {
+		t.Errorf("status ended with %d\n%s%s", code, stdout, stderr)
+	}
+	if stdout, stderr, code := f.outbox(t, "keys", "skip", "--topic", "", "--key", "k", "--reason", "rubbish"); code != 0 {
+		t.Errorf("skip ended with %d\n%s%s", code, stdout, stderr)
+	}
+}
