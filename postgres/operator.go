@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -94,6 +95,14 @@ type Outcome struct {
 // Await waits until the request is done, and does it itself when no relay is alive to do it. ctx bounds the wait: a live relay may
 // have the key in flight for as long as Kafka is away. The request stays open then, and will be done.
 func (o *Operator) Await(ctx context.Context, id int64) (Outcome, error) {
+	outcome, err := o.await(ctx, id)
+	if err != nil && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) {
+		return outcome, fmt.Errorf("await request %d of %s: the request is queued and may still be carried out; see outbox keys list: %w", id, o.table, cmp.Or(ctx.Err(), err))
+	}
+	return outcome, err
+}
+
+func (o *Operator) await(ctx context.Context, id int64) (Outcome, error) {
 	row, err := o.source(ctx)
 	if err != nil {
 		return Outcome{}, err
@@ -106,14 +115,14 @@ func (o *Operator) Await(ctx context.Context, id int64) (Outcome, error) {
 			return outcome, err
 		}
 		if err := o.standIn(ctx, row); err != nil {
-			return Outcome{}, fmt.Errorf("carry out request %d without a relay: %w", id, err)
+			return Outcome{}, fmt.Errorf("carry out request %d without a relay; it stays queued: %w", id, err)
 		}
 		if outcome, done, err = o.outcome(ctx, row.id, id); err != nil || done {
 			return outcome, err
 		}
 		select {
 		case <-ctx.Done():
-			return Outcome{}, fmt.Errorf("await request %d of %s: it is still open: %w", id, o.table, ctx.Err())
+			return Outcome{}, ctx.Err()
 		case <-tick.C:
 		}
 	}

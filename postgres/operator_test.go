@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -68,6 +69,8 @@ func TestTheCommandLeavesItToALiveRelay(t *testing.T) {
 	defer cancel()
 	if out, err := o.Await(ctx, id); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("Await without the relay's answer = %+v, %v; want it to wait", out, err)
+	} else {
+		wantText(t, err, fmt.Sprintf("request %d ", id), "queued and may still be carried out; see outbox keys list")
 	}
 	same(t, "open requests", openRequestCount(t, db), 1)
 	same(t, "relays shown", queryOne[[]string](t, db, `SELECT array(SELECT name FROM outbox.relay)`), []string{"a"})
@@ -81,6 +84,29 @@ func TestTheCommandLeavesItToALiveRelay(t *testing.T) {
 	if err := s.Renew(t.Context(), c, ttl); err != nil {
 		t.Errorf("the relay lost its lease: %v", err)
 	}
+}
+
+func TestACommandThatIsCutOffSaysThatItsRequestStays(t *testing.T) {
+	t.Parallel()
+	db, _, _, _ := stopped(t)
+	expire(t, db)
+	o := newOperator(t, db)
+	id, err := o.Request(t.Context(), VerbUnpark, orders, "ann", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rollback(tx)
+	if _, err := tx.Exec(t.Context(), `LOCK TABLE outbox.lane IN ACCESS EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	_, err = o.Await(ctx, id)
+	wantText(t, err, "queued and may still be carried out; see outbox keys list")
 }
 
 func TestARefusedRequestSaysWhy(t *testing.T) {

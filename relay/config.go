@@ -24,7 +24,7 @@ type Config struct {
 	// MaxInFlight and MaxInFlightBytes bound the events that are read and not settled. Defaults 20,000 and 32 MiB.
 	MaxInFlight      int
 	MaxInFlightBytes int
-	// LeaseTTL is how long after a crash the next relay waits before it takes over. Default 15 s, at least 5 s.
+	// LeaseTTL is how long after a crash the next relay waits before it takes over. Default 15 s, at least 5 s, at most 1 h.
 	LeaseTTL time.Duration
 	// DrainTimeout is how long a stop waits for what is outstanding. Default 10 s.
 	DrainTimeout time.Duration
@@ -56,6 +56,9 @@ type Config struct {
 
 // minLeaseTTL leaves the Kafka client a produce timeout of one second, below which an ordinary garbage collection of a broker counts as a failure.
 const minLeaseTTL = 5 * time.Second
+
+// maxLeaseTTL keeps a crash from stopping a source for longer than anybody means it to, and the times derived from it from overflowing.
+const maxLeaseTTL = time.Hour
 
 func (c Config) withDefaults() Config {
 	if c.Name == "" {
@@ -106,6 +109,8 @@ func (c Config) validate(maxDelay time.Duration) error {
 	positive("StallTimeout", int64(c.StallTimeout))
 	if c.LeaseTTL < minLeaseTTL {
 		errs = append(errs, fmt.Errorf("LeaseTTL is %s; it must be at least %s", c.LeaseTTL, minLeaseTTL))
+	} else if c.LeaseTTL > maxLeaseTTL {
+		errs = append(errs, fmt.Errorf("LeaseTTL is %s; it must be at most %s", c.LeaseTTL, maxLeaseTTL))
 	} else if s := silence(c.LeaseTTL, maxDelay); s < c.LeaseTTL/2 {
 		errs = append(errs, fmt.Errorf("LeaseTTL is %s, of which a produce may take %s; at most half of it may be held in reserve: make the publisher for the same lease (kafka.Config.LeaseTTL), or raise LeaseTTL", c.LeaseTTL, maxDelay))
 	}

@@ -32,6 +32,9 @@ func TestNewComparesTheLeaseWithTheProduceTimeout(t *testing.T) {
 		{8 * time.Second, 8 * time.Second / 3, true},
 		{5 * time.Second, time.Second, true},
 		{5*time.Second - 1, time.Second, false},
+		{time.Hour, time.Second, true},
+		{time.Hour + 1, time.Second, false},
+		{1<<63 - 1, time.Second, false},
 		{15 * time.Second, 7 * time.Second, false},
 	} {
 		if _, err := New(&fakeSource{}, &fakePublisher{maxDelay: tt.maxDelay}, Config{LeaseTTL: tt.ttl}); (err == nil) != tt.ok {

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +17,8 @@ func (t *term) housekeep(stop, work, finish context.Context) error {
 	defer topics.Stop()
 	requests := time.NewTicker(t.cfg.RequestInterval)
 	defer requests.Stop()
+	watch := time.NewTicker(watchInterval)
+	defer watch.Stop()
 	ctx, cancel := context.WithCancel(stop)
 	defer cancel()
 	defer context.AfterFunc(work, cancel)()
@@ -31,6 +34,8 @@ func (t *term) housekeep(stop, work, finish context.Context) error {
 			err = t.parkFailed(finish)
 		case <-topics.C:
 			t.checkTopics(ctx)
+		case <-watch.C:
+			t.watch(ctx)
 		case <-requests.C:
 			silent = t.noteSilence(silent)
 			err = errors.Join(t.carryOut(ctx), held.write(ctx))
@@ -38,6 +43,19 @@ func (t *term) housekeep(stop, work, finish context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			return err
 		}
+	}
+}
+
+// watchInterval is how often a Watcher looks.
+const watchInterval = time.Minute
+
+func (t *term) watch(ctx context.Context) {
+	w, ok := t.source.(Watcher)
+	if !ok {
+		return
+	}
+	if err := w.Watch(ctx); err != nil {
+		t.cfg.Logger.Debug("watch the source", "error", err)
 	}
 }
 
@@ -53,12 +71,8 @@ func (n *heldNote) write(ctx context.Context) error {
 	held := []HeldTopic{}
 	errs := n.gate.topicErrors()
 	for _, name := range slices.Sorted(maps.Keys(errs)) {
-		h := HeldTopic{Topic: name, Reason: errs[name].Error()}
-		var pe *PublishError
-		if errors.As(errs[name], &pe) {
-			h.Code, h.Reason = pe.Code, pe.Err.Error()
-		}
-		held = append(held, h)
+		code, reason := reasonOf(errs[name])
+		held = append(held, HeldTopic{Topic: name, Code: code, Reason: reason})
 	}
 	if n.written != nil && slices.Equal(n.written, held) {
 		return nil
@@ -86,15 +100,12 @@ func (t *term) parkFailed(ctx context.Context) error {
 
 // park writes down that the key stops at this event; in memory it has stopped already.
 func (t *term) park(ctx context.Context, o outcome) error {
-	p := ParkedKey{Key: o.event.Key(), Event: o.event.Ref(), EventType: o.event.Type, Code: "UNPUBLISHABLE", Reason: o.err.Error()}
-	var pe *PublishError
-	if errors.As(o.err, &pe) {
-		p.Code = pe.Code
-	}
+	code, reason := reasonOf(o.err)
+	p := ParkedKey{Key: o.event.Key(), Event: o.event.Ref(), EventType: o.event.Type, Code: cmp.Or(code, "UNPUBLISHABLE"), Reason: reason}
 	if err := t.source.Park(ctx, t.claim, p); err != nil {
 		return fmt.Errorf("park key: %w", err)
 	}
-	t.cfg.Logger.Error("key parked: its events wait for an operator, the others go on", "topic", p.Topic, "id", p.Event.ID, "event_id", p.Event.EventID,
+	t.cfg.Logger.Error("key parked: its events wait for an operator, the others go on", "topic", short(p.Topic), "id", p.Event.ID, "event_id", p.Event.EventID,
 		"code", p.Code, "reason", p.Reason)
 	return nil
 }
@@ -113,7 +124,7 @@ func (t *term) checkTopics(ctx context.Context) {
 	}
 	for _, name := range held {
 		if found[name] == nil && t.gate.topicReady(name) {
-			t.cfg.Logger.Info("topic in order again", "topic", name)
+			t.cfg.Logger.Info("topic in order again", "topic", short(name))
 		}
 	}
 }
@@ -130,7 +141,7 @@ func (t *term) carryOut(ctx context.Context) error {
 	})
 	t.lookAgain(ctx, released)
 	for _, key := range released {
-		t.cfg.Logger.Info("key released", "topic", key.Topic)
+		t.cfg.Logger.Info("key released", "topic", short(key.Topic))
 		t.gate.unpark(key)
 	}
 	for _, key := range held {

@@ -3,6 +3,8 @@ package relay
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // publish hands events over; what becomes of them arrives at the resolve loop.
@@ -61,6 +63,7 @@ func (t *term) resolve() {
 	if v.unknown != nil {
 		t.fail(fmt.Errorf("publish: %w", v.unknown))
 	}
+	t.decideHeld()
 }
 
 func (t *term) count(outcomes []outcome, acked int) {
@@ -86,12 +89,36 @@ func (t *term) stopKeys(failed []outcome) {
 	t.toPark.set()
 }
 
-// topicHeld says that a topic stopped. Before the source's first publication this ends the run: whoever set it up is standing by and has probably
-// mistyped the name. Later, and with Once, the topic waits.
+// topicHeld says that a topic stopped. Before the source's first publication that is not decided yet: see decideHeld.
 func (t *term) topicHeld(name string, err error) {
 	if !t.cfg.Once && t.info.FirstPublished.IsZero() && t.counters.published.Load() == 0 {
-		t.fail(&stopError{fmt.Errorf("nothing was ever published from %s: %w", t.info.Name, err)})
+		t.undecided[name] = err
 		return
 	}
-	t.cfg.Logger.Error("topic held: its events wait, the others go on", "topic", name, "error", err, "checked_every", t.cfg.TopicCheckInterval.String())
+	code, reason := reasonOf(err)
+	t.cfg.Logger.Error("topic held: its events wait, the others go on", "topic", short(name), "code", code, "reason", reason,
+		"checked_every", t.cfg.TopicCheckInterval.String())
+}
+
+// decideHeld ends the run for a topic that stopped before the source's first publication, if nothing of other topics is published either: whoever set
+// it up is standing by and has probably mistyped the name. It waits for the answers that are outstanding, and leaves unknown ones to the next term.
+func (t *term) decideHeld() {
+	if len(t.undecided) == 0 || t.unknown > 0 {
+		return
+	}
+	published := t.counters.published.Load() > 0
+	if _, outstanding := t.gate.load(); !published && outstanding > 0 {
+		return
+	}
+	still := t.gate.topicErrors()
+	for _, name := range slices.Sorted(maps.Keys(t.undecided)) {
+		err := t.undecided[name]
+		delete(t.undecided, name)
+		switch {
+		case published:
+			t.topicHeld(name, err)
+		case still[name] != nil:
+			t.fail(&stopError{fmt.Errorf("nothing was ever published from %s: %w", t.info.Name, err)})
+		}
+	}
 }

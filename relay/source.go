@@ -25,6 +25,13 @@ type Source interface {
 	Close()
 }
 
+// Watcher is an optional ability of a [Source]: it looks at conditions that may change while the relay works, such as an index that was
+// dropped, and says so by itself.
+type Watcher interface {
+	// Watch looks once. The relay calls it once a minute, beside the other methods; an error is ignored, it is the next look's.
+	Watch(ctx context.Context) error
+}
+
 // SourceInfo is what a source says of itself when it is opened.
 type SourceInfo struct {
 	// Name is the table's schema-qualified name, for people.

@@ -22,6 +22,8 @@ type term struct {
 	outcomes []outcome
 	// failed are events whose keys have stopped and are to be parked.
 	failed []outcome
+	// undecided are topics that stopped before the source's first publication; the goroutine of the outcomes alone touches it.
+	undecided map[string]error
 	// arrived is set with outcomes, toPark with failed.
 	arrived, toPark signal
 }
@@ -31,13 +33,14 @@ func (r *Relay) lead(ctx context.Context, claim Claim, sent time.Time) error {
 	work, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
 	t := &term{
-		Relay:   r,
-		claim:   claim,
-		gate:    newGate(r.cfg.MaxInFlight, r.cfg.MaxInFlightBytes, r.cfg.now),
-		keeper:  newKeeper(r.source, claim, r.cfg.LeaseTTL, r.silence, r.cfg.now, sent, r.publisher.Destroy),
-		end:     end,
-		arrived: newSignal(),
-		toPark:  newSignal(),
+		Relay:     r,
+		claim:     claim,
+		gate:      newGate(r.cfg.MaxInFlight, r.cfg.MaxInFlightBytes, r.cfg.now),
+		keeper:    newKeeper(r.source, claim, r.cfg.LeaseTTL, r.silence, r.cfg.now, sent, r.publisher.Destroy),
+		end:       end,
+		undecided: map[string]error{},
+		arrived:   newSignal(),
+		toPark:    newSignal(),
 	}
 	defer t.keeper.stop()
 	r.counters.gate.Store(t.gate)
