@@ -78,6 +78,10 @@ func (s *fakeSource) Open(ctx context.Context) (info SourceInfo, err error) {
 
 func (s *fakeSource) Close() {}
 
+func (s *fakeSource) Watch(ctx context.Context) error {
+	return s.call(ctx, "watch", func() error { return nil })
+}
+
 func (s *fakeSource) Start(ctx context.Context, held Held) error {
 	return s.call(ctx, "start", func() error {
 		s.start()

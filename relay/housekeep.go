@@ -49,11 +49,16 @@ func (t *term) housekeep(stop, work, finish context.Context) error {
 // watchInterval is how often a Watcher looks.
 const watchInterval = time.Minute
 
+// watchTimeout bounds a look: keys to be parked wait for it.
+const watchTimeout = 5 * time.Second
+
 func (t *term) watch(ctx context.Context) {
 	w, ok := t.source.(Watcher)
 	if !ok {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, watchTimeout)
+	defer cancel()
 	if err := w.Watch(ctx); err != nil {
 		t.cfg.Logger.Debug("watch the source", "error", err)
 	}
