@@ -41,5 +41,7 @@
 //   - A key with events outstanding gets no new ones, and its events go out in the order of their ids.
 //   - Nothing reaches Kafka later than the lease lasts: the client is destroyed while there is still time for what is on its way.
 //   - A stop and a failure leave answers that come in time heard, and what they acknowledge settled.
+//   - An event that is in Kafka and whose row cannot be settled (a constraint, a trigger, row-level security) stays in flight in every later term
+//     of the run: it is not published again before a restart, and stops no other.
 //   - What is in flight is bounded by Config.MaxInFlight and MaxInFlightBytes, whatever stands still.
 package relay

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// housekeep parks keys, asks for missing topics, carries out what operators request, and says when the brokers fall silent. It works until stop or work
+// housekeep parks keys, asks for missing topics, carries out what operators request, has the source watch itself, and says when the brokers fall silent. It works until stop or work
 // ends, then parks what is still to be parked under finish.
 func (t *term) housekeep(stop, work, finish context.Context) error {
 	topics := time.NewTicker(t.cfg.TopicCheckInterval)
