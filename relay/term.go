@@ -203,7 +203,7 @@ func (t *term) requireTopics(ctx context.Context) error {
 		}
 	}
 	if len(missing) > 0 {
-		return &stopError{fmt.Errorf("topics that the configuration names: %w", errors.Join(missing...))}
+		return &stopError{fmt.Errorf("%w: topics that must exist: %w", ErrConfiguration, errors.Join(missing...))}
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ type collector struct {
 	engine *relay.Relay
 	source *postgres.Source
 
-	pending, oldest, published, errors, parked, leading, inFlight, held *prometheus.Desc
+	pending, oldest, published, errors, parked, leading, inFlight, held, unsettled *prometheus.Desc
 }
 
 func newCollector(engine *relay.Relay, source *postgres.Source) *collector {
@@ -33,12 +33,13 @@ func newCollector(engine *relay.Relay, source *postgres.Source) *collector {
 		leading:   desc("leading", "1 when this relay holds the lease, else 0."),
 		inFlight:  desc("in_flight", "Events that are read and not settled."),
 		held:      desc("held_topics", "Topics that cannot be published to."),
+		unsettled: desc("unsettled_total", "Events that are in Kafka and whose rows could not be marked."),
 	}
 }
 
 // Describe is of prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.pending, c.oldest, c.published, c.errors, c.parked, c.leading, c.inFlight, c.held} {
+	for _, d := range []*prometheus.Desc{c.pending, c.oldest, c.published, c.errors, c.parked, c.leading, c.inFlight, c.held, c.unsettled} {
 		ch <- d
 	}
 }
@@ -52,6 +53,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(c.leading, prometheus.GaugeValue, zeroOrOne(stats.Leading))
 	ch <- prometheus.MustNewConstMetric(c.inFlight, prometheus.GaugeValue, float64(stats.InFlight))
 	ch <- prometheus.MustNewConstMetric(c.held, prometheus.GaugeValue, float64(len(stats.HeldTopics)))
+	ch <- prometheus.MustNewConstMetric(c.unsettled, prometheus.CounterValue, float64(stats.Unsettled))
 	for class, n := range stats.Errors {
 		ch <- prometheus.MustNewConstMetric(c.errors, prometheus.CounterValue, float64(n), class.String())
 	}

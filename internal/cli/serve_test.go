@@ -67,6 +67,7 @@ VALUES (gen_random_uuid(), 'Order', '1', 'order.placed.v1', '{}', $1, '1', now()
 		return strings.Contains(body, "\noutbox_pending 1\n") && strings.Contains(body, "\noutbox_oldest_pending_age_seconds 36") &&
 			strings.Contains(body, "\noutbox_parked_keys 0\n") && strings.Contains(body, `outbox_publish_errors_total{class="topic"} 1`) &&
 			strings.Contains(body, `outbox_publish_errors_total{class="event"} 0`) &&
+			strings.Contains(body, "\noutbox_unsettled_total 0\n") &&
 			strings.Contains(body, "\noutbox_held_topics 1\n") && strings.Contains(body, "\noutbox_in_flight 0\n")
 	})
 	if code, _ := get(t, server.URL+"/livez"); code != http.StatusOK {
