@@ -71,6 +71,9 @@ func (a *app) runDemo(ctx context.Context, o demo.Options, asJSON bool) error {
 			return fmt.Errorf("print summary: %w", err)
 		}
 	}
+	if asJSON && summary.Uncommitted > 0 {
+		return fmt.Errorf("%s of rolled-back transactions arrived", plural(summary.Uncommitted, "event"))
+	}
 	if !summary.Sound() {
 		return &quietError{}
 	}

@@ -20,7 +20,7 @@ type Summary struct {
 	LatencyP50MS float64 `json:"latency_p50_ms"`
 	LatencyP99MS float64 `json:"latency_p99_ms"`
 	// Uncommitted counts events that arrived although their transaction was rolled back.
-	Uncommitted int `json:"uncommitted"`
+	Uncommitted int `json:"-"`
 }
 
 // Sound tells that every promise was kept.
