@@ -101,7 +101,7 @@ func (a *app) printParked(parked []relay.ParkedKey) error {
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "TOPIC\tKEY\tID\tEVENT TYPE\tSINCE\tREASON")
 	for _, p := range parked {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", printable(abridged(p.Topic)), printable(abridged(p.PartitionKey)), p.Event.ID, printable(p.EventType), moment(p.At), printable(p.Reason))
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", printable(abridged(p.Topic)), printable(abridged(p.PartitionKey)), p.Event.ID, printable(p.EventType), moment(p.At), p.Code+": "+printable(p.Reason))
 	}
 	return w.Flush()
 }

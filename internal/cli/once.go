@@ -53,8 +53,8 @@ func (a *app) reportOnce(ctx context.Context, stats relay.Stats, operator *postg
 		fmt.Fprintf(&report, "%s still open: their events come when they commit\n", plural(stats.OpenWriters, "writing transaction"))
 	}
 	for _, p := range parked {
-		fmt.Fprintf(&report, "parked: topic %s, key %s, event %s (id %d): %s\n",
-			printable(abridged(p.Topic)), strconv.Quote(abridged(p.PartitionKey)), p.Event.EventID, p.Event.ID, printable(p.Reason))
+		fmt.Fprintf(&report, "parked: topic %s, key %s, event %s (id %d): %s: %s\n",
+			printable(abridged(p.Topic)), strconv.Quote(abridged(p.PartitionKey)), p.Event.EventID, p.Event.ID, p.Code, printable(p.Reason))
 	}
 	for _, name := range slices.Sorted(maps.Keys(stats.HeldTopics)) {
 		fmt.Fprintf(&report, "held: %v\n", explain(stats.HeldTopics[name]))
