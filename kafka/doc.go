@@ -21,7 +21,8 @@
 //   - A broker's rejection never names the culprit: the partition is held back until nothing of it is outstanding, and what failed is
 //     sent again in halves until one event fails alone. Only that one is the event's fault.
 //   - The client is never asked for a topic whose partitions and size limit were not looked at. When they change, the topic waits
-//     until nothing of it is outstanding, is purged from the client, and goes on with the new ones.
+//     until nothing of it is outstanding, and goes on with the new ones and another client.
+//   - A client's first record of a topic goes alone: it makes the client load the topic's partitions.
 //   - Destroy resets the sockets before anything else. What is buffered, in the client, in TLS or in the kernel, never leaves.
 //
 // # Failure

@@ -93,3 +93,32 @@ func TestATopicWhoseLimitCannotBeReadIsPublishedTo(t *testing.T) {
 	p.Publish(events, o.done)
 	o.want(want)
 }
+
+// What a client forgets, brokers remember: a batch that looks like one of before would be acknowledged and not written.
+func TestNothingIsLostWhenATopicHasChanged(t *testing.T) {
+	t.Parallel()
+	brokers := anyBrokers(t)
+	topic, other := makeTopic(t, brokers, 1), makeTopic(t, brokers, 1)
+	p := opened(t, Config{Brokers: brokers})
+	for id := range 6 {
+		o := newOutcomes(t)
+		p.Publish([]*relay.Event{event(id, topic, "a"), event(id+10, other, "a")}, o.done)
+		o.want(map[int64]string{int64(id): "", int64(id + 10): ""})
+		alterTopic(t, brokers, topic, "max.message.bytes", fmt.Sprint(5000+id))
+		if _, err := p.CheckTopics(t.Context(), []string{topic}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := fmt.Sprint(idsByKey(t, consumed(t, brokers, topic))["a"]); got != "[0 1 2 3 4 5]" {
+		t.Errorf("the topic that changes: %s", got)
+	}
+	if got := fmt.Sprint(idsByKey(t, consumed(t, brokers, other))["a"]); got != "[10 11 12 13 14 15]" {
+		t.Errorf("the other: %s", got)
+	}
+	s := p.session()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.producers) > 2 {
+		t.Errorf("%d clients are open for two topics, of which one has changed", len(s.producers))
+	}
+}

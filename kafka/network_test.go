@@ -42,7 +42,7 @@ func TestJustNotUsingTheClientIsNotEnough(t *testing.T) {
 	t.Parallel()
 	h := newBlackHole(t, false, true)
 	session := h.publisher.session()
-	t.Cleanup(func() { session.net.lenient = false; session.net.destroy(); session.client.Close() })
+	t.Cleanup(func() { session.net.lenient = false; session.net.destroy(); session.producers[0].client.Close() })
 	h.fillAndDestroy()
 	h.heal()
 	h.eventually("a buffered record to arrive", func() bool { return h.records() > 1 })

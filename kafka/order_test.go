@@ -24,7 +24,7 @@ func TestEveryPromiseOfTheMeantimeHasRunBeforeRequestsLeaveAgain(t *testing.T) {
 		if e.ID != 2 {
 			return
 		}
-		p.session().client.Produce(t.Context(), &kgo.Record{}, func(*kgo.Record, error) {
+		p.session().producers[0].client.Produce(t.Context(), &kgo.Record{}, func(*kgo.Record, error) {
 			for range 10_000 {
 				runtime.Gosched()
 			}
@@ -72,4 +72,30 @@ func TestNewEventsWaitWhileTheirPartitionIsTakenApart(t *testing.T) {
 	s.mu.Unlock()
 	close(release)
 	o.want(map[int64]string{0: "", 1: "", 2: "event INVALID_RECORD", 3: "", 4: ""})
+}
+
+// The client loads a topic's partitions with its first record. What it took meanwhile it would buffer in its own time, with a rejection in
+// between perhaps.
+func TestTheFirstRecordOfATopicGoesAlone(t *testing.T) {
+	t.Parallel()
+	c := fake(t)
+	topic := makeTopic(t, c.ListenAddrs(), 1)
+	var taken atomic.Int64
+	p := opened(t, Config{Brokers: c.ListenAddrs(), produced: func(*relay.Event) { taken.Add(1) }})
+	arrived, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	c.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		once.Do(func() { close(arrived) })
+		<-release
+		return nil, nil, false
+	})
+	o := newOutcomes(t)
+	p.Publish([]*relay.Event{event(0, topic, "a"), event(1, topic, "b"), event(2, topic, "a")}, o.done)
+	<-arrived
+	p.Publish([]*relay.Event{event(3, topic, "c")}, o.done)
+	if n := taken.Load(); n != 1 {
+		t.Errorf("the client has %d records, want 1", n)
+	}
+	close(release)
+	o.want(map[int64]string{0: "", 1: "", 2: "", 3: ""})
 }

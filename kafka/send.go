@@ -3,6 +3,7 @@ package kafka
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -20,6 +21,10 @@ func (s *session) admit(it *item) {
 	if !t.ready {
 		t.pending = append(t.pending, it)
 		s.askFor(t)
+		return
+	}
+	if !t.known && t.outstanding > 0 {
+		t.pending = append(t.pending, it)
 		return
 	}
 	if it.call.isStopped(it.event.Key()) {
@@ -101,7 +106,7 @@ func (s *session) send(items []*item) {
 	for _, it := range items {
 		it.send = s.sends
 		it.rec.Context = nil
-		s.client.Produce(it, &it.rec, s.promise)
+		it.topic.via.client.Produce(it, &it.rec, s.promise)
 		if s.cfg.produced != nil {
 			s.cfg.produced(it.event)
 		}
@@ -109,18 +114,24 @@ func (s *session) send(items []*item) {
 	if len(items) < 2 {
 		return
 	}
-	s.awaitPromises()
+	s.awaitPromises(items)
 	if splits(items, s.queue.failures(s.sends)) {
 		s.kill(errors.New("a failure came between two events of one key; neither was sent, and a new client is made"))
 	}
 }
 
-// awaitPromises returns when every promise that was due before it has run. The client runs them in one order, and a record without a
+// awaitPromises returns when every promise that was due before it has run. A client runs them in one order, and a record without a
 // topic fails at once, so its promise comes last.
-func (s *session) awaitPromises() {
-	ran := make(chan struct{})
-	s.client.Produce(s.ctx, &kgo.Record{}, func(*kgo.Record, error) { close(ran) })
-	<-ran
+func (s *session) awaitPromises(items []*item) {
+	var asked []*producer
+	for _, it := range items {
+		if p := it.topic.via; !slices.Contains(asked, p) {
+			asked = append(asked, p)
+			ran := make(chan struct{})
+			p.client.Produce(s.ctx, &kgo.Record{}, func(*kgo.Record, error) { close(ran) })
+			<-ran
+		}
+	}
 }
 
 // splits tells whether a record has failed while a later one of its key and partition has not.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,10 +15,9 @@ import (
 	"github.com/outbox-relay/outbox/relay"
 )
 
-// session is the life of one client.
+// session is the life of one client, and of those that take its place for topics that have changed.
 type session struct {
 	cfg    Config
-	client *kgo.Client
 	lookup *lookup
 	net    *network
 	// limits is what each topic's batches may hold, for the client to read: topic name to int32.
@@ -40,7 +40,10 @@ type session struct {
 
 	mu     sync.Mutex
 	topics map[string]*topic
-	live   map[*call]struct{}
+	// producers are the clients in use; the first lives as long as the session. newest, when not nil, is for topics that have none.
+	producers []*producer
+	newest    *producer
+	live      map[*call]struct{}
 	// staged are records to be handed to the client at the end of this turn.
 	staged []*item
 	sends  uint64
@@ -62,13 +65,11 @@ func newSession(c Config, telling *sync.Mutex) (*session, error) {
 		wake: make(chan struct{}, 1), look: make(chan struct{}, 1), over: make(chan struct{}),
 		topics: map[string]*topic{}, live: map[*call]struct{}{},
 	}
-	opts := append(clientOptions(c, n), kgo.RecordPartitioner(asPlanned{}), kgo.ProducerBatchMaxBytesFn(s.batchMaxBytes))
-	client, err := kgo.NewClient(opts...)
+	first, err := s.newProducer()
 	if err != nil {
-		return nil, fmt.Errorf("make kafka client: %w", err)
+		return nil, err
 	}
-	s.client = client
-	s.lookup = &lookup{client: client, admin: kadm.NewClient(client), create: c.CreateTopics, log: c.Logger}
+	s.lookup = &lookup{client: first.client, admin: kadm.NewClient(first.client), create: c.CreateTopics, log: c.Logger}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
 	s.tasks.Go(s.lookLoop)
 	go s.loop()
@@ -89,10 +90,10 @@ func (s *session) prove(ctx context.Context) error {
 	defer cancel()
 	stop := context.AfterFunc(s.ctx, cancel)
 	defer stop()
-	if err := s.client.Ping(ctx); err != nil {
+	if err := s.lookup.client.Ping(ctx); err != nil {
 		return s.proofError(ctx, "reach kafka at", err)
 	}
-	if _, _, err := s.client.ProducerID(ctx); err != nil {
+	if _, _, err := s.lookup.client.ProducerID(ctx); err != nil {
 		return s.proofError(ctx, "get a producer id from kafka at", err)
 	}
 	return nil
@@ -210,10 +211,15 @@ func (s *session) tell(outcomes []outcome) {
 	}
 }
 
-// end closes the client and makes everything outstanding unknown. What was acked before counts as acked.
+// end closes the clients and makes everything outstanding unknown. What was acked before counts as acked.
 func (s *session) end() {
-	if !s.cfg.lenient {
-		s.client.Close()
+	s.mu.Lock()
+	closing := slices.Clone(s.producers)
+	s.mu.Unlock()
+	for _, p := range closing {
+		if !s.cfg.lenient {
+			p.client.Close()
+		}
 	}
 	s.tasks.Wait()
 	s.mu.Lock()
@@ -259,6 +265,7 @@ func (s *session) settle(r result) {
 	switch {
 	case r.err == nil:
 		s.finish(it, nil)
+		s.learn(it.topic)
 	case !s.alive():
 		// end decides it
 	default:
@@ -271,11 +278,13 @@ func (s *session) settle(r result) {
 }
 
 func (s *session) fail(it *item, err error) {
-	switch rule(err).verdict {
+	switch verdict := rule(err).verdict; verdict {
 	case rejected:
 		it.part.close()
 		it.part.failed = append(it.part.failed, failure{it, err})
+		s.learn(it.topic)
 	case topicGone, topicRefused:
+		it.topic.stale = it.topic.stale || verdict == topicGone
 		s.failTopic(it.topic, it, topicError(it.topic.name, err))
 	default:
 		s.cfg.Logger.Error("kafka producer given up", "topic", it.topic.name, "partition", it.part.id,

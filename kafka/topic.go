@@ -26,8 +26,12 @@ type topic struct {
 	// outstanding counts records that the client has; gated counts partitions that are held back.
 	outstanding int
 	gated       int
-	// stale tells that the client's idea of the topic is wrong. Once the topic is idle, the client has to forget it, and then it is looked
-	// at again.
+	// via is the client that has the topic; nil when none has it.
+	via *producer
+	// known tells that the client has had an answer for a record of the topic, and so has its partitions. Until then it gets one record
+	// alone: what it takes for partitions that it does not have it would buffer later, in its own time, between two failures even.
+	known bool
+	// stale tells that the client's idea of the topic is wrong. Once the topic is idle, it leaves the client, and then it is looked at again.
 	stale bool
 	// asked tells that a look at the topic is due or under way.
 	asked bool

@@ -36,7 +36,7 @@ func (s *session) whenIdle(t *topic) {
 // failTopic ends an event, and everything of its topic that is not in the client's hands, by the topic's fault. Nothing more goes to the
 // topic before it was looked at again.
 func (s *session) failTopic(t *topic, it *item, err *relay.PublishError) {
-	t.ready, t.stale = false, true
+	t.ready = false
 	s.finish(it, err)
 	for i := range t.parts {
 		p := &t.parts[i]
@@ -68,6 +68,7 @@ func (s *session) takeOver(t *topic, info Topic) {
 		for _, it := range pending {
 			s.finish(it, info.Err)
 		}
+		s.leave(t)
 		delete(s.topics, t.name)
 		return
 	}
@@ -77,7 +78,20 @@ func (s *session) takeOver(t *topic, info Topic) {
 	}
 	t.adopt(info, s.cfg.MaxMessageBytes)
 	s.limits.Store(t.name, int32(clientLimit(t.limit)))
-	t.ready = true
+	t.ready = s.join(t)
+	for _, it := range pending {
+		s.admit(it)
+	}
+}
+
+// learn goes on with a topic whose first record had an answer.
+func (s *session) learn(t *topic) {
+	if t.known {
+		return
+	}
+	t.known = true
+	pending := t.pending
+	t.pending = nil
 	for _, it := range pending {
 		s.admit(it)
 	}
@@ -101,12 +115,7 @@ func (s *session) lookLoop() {
 
 // lookOnce tells whether it got an answer.
 func (s *session) lookOnce() bool {
-	names, stale := s.askedFor()
-	if len(stale) > 0 {
-		// Without the session's lock: the client may be waiting for a broker before it can forget.
-		s.client.PurgeTopicsFromProducing(stale...)
-	}
-	found, err := s.lookAt(s.ctx, names)
+	found, err := s.lookAt(s.ctx, s.askedFor())
 	if err != nil {
 		s.cfg.Logger.Debug("look at kafka topics", "error", err)
 		return false
@@ -135,9 +144,8 @@ func (s *session) lookAt(ctx context.Context, names []string) (map[string]Topic,
 	return found, nil
 }
 
-// askedFor returns the topics to be looked at and, of those, the ones that the client has to forget first. Nothing is outstanding of
-// the latter, and nothing will be before they were looked at: a record that is purged has no outcome.
-func (s *session) askedFor() (names, stale []string) {
+// askedFor returns the topics to be looked at. Those that are stale leave their client first.
+func (s *session) askedFor() (names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name, t := range s.topics {
@@ -147,10 +155,10 @@ func (s *session) askedFor() (names, stale []string) {
 		names = append(names, name)
 		if t.stale && !t.ready && t.idle() {
 			t.stale = false
-			stale = append(stale, name)
+			s.leave(t)
 		}
 	}
-	return names, stale
+	return names
 }
 
 // found takes the answer for one topic. It is used when the topic is idle and waits for it. When a topic in use has changed, the topic
