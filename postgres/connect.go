@@ -2,9 +2,10 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -27,18 +28,25 @@ type connector struct {
 }
 
 func (c connector) connect(ctx context.Context) (*pgx.Conn, error) {
-	conn, err := c.attempt(ctx, c.settings())
+	settings := c.settings()
+	maps.Copy(settings, wishes())
+	conn, err := c.attempt(ctx, settings)
 	if refusesSettings(err) {
-		return c.attempt(ctx, map[string]string{"application_name": c.applicationName})
+		return c.attempt(ctx, c.settings())
 	}
 	return conn, err
 }
 
-// settings are sent in the startup message, so no statement is needed for them and none is left behind in a pooler's connection.
-// The work needs none of them to be right: they keep a session from waiting for ever when this process is gone.
+// settings are sent in the startup message, so no statement is needed for them and none is left behind in a pooler's connection. Every
+// pooler knows these. Without a DateStyle of its own, a session would give times in the database's, which the driver does not read.
 func (c connector) settings() map[string]string {
+	return map[string]string{"application_name": c.applicationName, "datestyle": "ISO"}
+}
+
+// wishes are sent too where no pooler refuses them. The work needs none of them to be right: they keep a session from waiting for ever when
+// this process is gone.
+func wishes() map[string]string {
 	return map[string]string{
-		"application_name":                    c.applicationName,
 		"default_transaction_isolation":       "read committed",
 		"statement_timeout":                   milliseconds(callTimeout),
 		"idle_in_transaction_session_timeout": milliseconds(callTimeout),
@@ -46,11 +54,8 @@ func (c connector) settings() map[string]string {
 	}
 }
 
-// refusesSettings recognises a pooler that lets only a few settings through, as PgBouncer does (protocol violation).
-func refusesSettings(err error) bool {
-	var e *pgconn.PgError
-	return errors.As(err, &e) && e.Code == "08P01"
-}
+// refusesSettings recognises a pooler that lets only a few settings through, as PgBouncer does. Others word it otherwise under the same code.
+func refusesSettings(err error) bool { return code(err) == protocolViolation }
 
 func (c connector) attempt(ctx context.Context, settings map[string]string) (*pgx.Conn, error) {
 	cfg := c.pool.Config()
@@ -60,12 +65,12 @@ func (c connector) attempt(ctx context.Context, settings map[string]string) (*pg
 			return nil, fmt.Errorf("prepare the connection's configuration: %w", err)
 		}
 	}
+	// The server folds the case of names: of two spellings it would take the later, and a map has no order.
+	maps.DeleteFunc(cc.RuntimeParams, func(name, _ string) bool { return settings[strings.ToLower(name)] != "" })
 	if cc.RuntimeParams == nil {
 		cc.RuntimeParams = map[string]string{}
 	}
-	for name, value := range settings {
-		cc.RuntimeParams[name] = value
-	}
+	maps.Copy(cc.RuntimeParams, settings)
 	if cc.ConnectTimeout == 0 {
 		cc.ConnectTimeout = connectTimeout
 	}

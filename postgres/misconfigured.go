@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/outbox-relay/outbox/relay"
@@ -18,9 +19,13 @@ func (m misconfigured) Unwrap() error { return m.error }
 // refusals are what a server says to a client that it will never let in: no such role or rule, a wrong password, no such database.
 var refusals = []string{"28000", "28P01", "3D000"}
 
-// mark tells a connection that was refused from one that failed.
+// mark tells a connection that was refused from one that failed, and says what a pooler wants.
 func mark(err error) error {
-	if slices.Contains(refusals, code(err)) {
+	trouble, found := FindPoolerTrouble(err)
+	if found {
+		err = fmt.Errorf("%w; %s", err, trouble.Remedy)
+	}
+	if trouble.Lasting || slices.Contains(refusals, code(err)) {
 		return misconfigured{err}
 	}
 	return err

@@ -69,6 +69,11 @@ func inspect(ctx context.Context, conn *pgx.Conn, table tableName, mode SettleMo
 		return probe{}, err
 	}
 	p.pooled = session.pid != conn.PgConn().PID()
+	if p.pooled {
+		if err := allowsTransactions(ctx, conn); err != nil {
+			return probe{}, err
+		}
+	}
 	p.warnings = append(shape.warnings(table), session.warnings()...)
 	return p, nil
 }
@@ -87,7 +92,7 @@ SELECT id, lanes, delivery, first_published_at FROM outbox.source WHERE table_sc
 	case code(err) == "42501":
 		return sourceRow{}, misconfigured{fmt.Errorf("read outbox.source: %w; the role's rights are printed by: outbox migrate grants --table %s", err, table)}
 	case err != nil:
-		return sourceRow{}, fmt.Errorf("read outbox.source: %w", err)
+		return sourceRow{}, mark(fmt.Errorf("read outbox.source: %w", err))
 	case delivery != "at-least-once":
 		return sourceRow{}, misconfigured{fmt.Errorf("outbox.source asks for %s delivery, which this relay does not do: it would publish what "+
 			"another one keeps account of", delivery)}

@@ -115,6 +115,8 @@ func (s *Source) begin(ctx context.Context) (*opened, []string, error) {
 	var own []int32
 	if !found.pooled {
 		own = s.pids()
+	} else if err := shareable(ctx, s.term()); err != nil {
+		return nil, nil, err
 	}
 	return &opened{
 		row:      found.row,

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"path/filepath"
 	"slices"
@@ -13,8 +14,10 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/outbox-relay/outbox/postgres"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -29,7 +32,21 @@ func explain(err error) error {
 	case errors.As(err, &publish) && publish.Code == unknownTopic && !strings.Contains(err.Error(), "--create-topics"):
 		return hinted(err, "with --create-topics the relay makes missing topics itself")
 	}
+	if trouble, found := postgres.FindPoolerTrouble(err); found && !strings.Contains(err.Error(), trouble.Remedy) {
+		err = hinted(err, trouble.Remedy)
+		if trouble.Lasting {
+			return &configError{err}
+		}
+	}
 	return err
+}
+
+// suitPoolers makes the commands' connections work behind any pooler: nothing is prepared, since the next statement may find another session,
+// and times come in the one form that the driver reads as text.
+func suitPoolers(cc *pgx.ConnConfig) {
+	cc.DefaultQueryExecMode = pgx.QueryExecModeExec
+	maps.DeleteFunc(cc.RuntimeParams, func(name, _ string) bool { return strings.EqualFold(name, "datestyle") })
+	cc.RuntimeParams["datestyle"] = "ISO"
 }
 
 const unknownTopic = "UNKNOWN_TOPIC_OR_PARTITION"
@@ -89,6 +106,9 @@ func refusedByServer(c *pgconn.ConnectError) (text, hint string, config bool) {
 	if first == nil {
 		return "", "", false
 	}
+	if trouble, found := postgres.FindPoolerTrouble(first); found {
+		return first.Message, trouble.Remedy, trouble.Lasting
+	}
 	return fmt.Sprintf("%s (SQLSTATE %s)", first.Message, first.Code), "look at the server's log", false
 }
 
@@ -147,7 +167,7 @@ func unreachable(c *pgconn.ConnectError) (text, hint string, config bool) {
 	case errors.Is(err, context.Canceled):
 		return "interrupted", "try again", false
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
-		return "no answer in time", "check host, port and what stands between: a firewall, a network policy", false
+		return "no answer in time", "check host, port and what stands between: a firewall, a network policy, a pooler whose server is away", false
 	case errors.As(err, new(*net.OpError)):
 		return lastOf(err), "check host, port and the network", false
 	}

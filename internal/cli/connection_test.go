@@ -90,6 +90,22 @@ func TestAConnectionThatFailsIsSaidInOneLineWithOneRemedy(t *testing.T) {
 			"postgres://me@" + refusingServer(t, "53300", "sorry, too many clients already") + "/x", exitFailed,
 			[]string{"too many clients already (SQLSTATE 53300)"}, false,
 		},
+		"a setting that the pooler refuses": {
+			"postgres://me@" + refusingServer(t, "08P01", "unsupported startup parameter: search_path") + "/x?search_path=y", exitConfig,
+			[]string{"unsupported startup parameter", "hint: take search_path out of the connection string, or add it to ignore_startup_parameters"}, true,
+		},
+		"a user that the pooler does not know": {
+			"postgres://me@" + refusingServer(t, "08P01", "SASL authentication failed") + "/x", exitConfig,
+			[]string{"SASL authentication failed", "auth_file or auth_query"}, true,
+		},
+		"a database that the pooler does not know": {
+			"postgres://me@" + refusingServer(t, "08P01", `database "x" does not exist`) + "/x", exitConfig,
+			[]string{`database "x" does not exist`, "section [databases] of PgBouncer"}, true,
+		},
+		"a full pooler": {
+			"postgres://me@" + refusingServer(t, "08P01", "no more connections allowed (max_client_conn)") + "/x", exitFailed,
+			[]string{"no more connections allowed", "raise max_client_conn"}, false,
+		},
 		"no TLS": {
 			"postgres://me@" + refusingServer(t, "28000", "never sent") + "/x?sslmode=require", exitConfig,
 			[]string{"the server does not talk TLS", "sslmode=disable"}, false,

@@ -42,6 +42,7 @@ func (d *database) pool(ctx context.Context, a *app, cmd *cobra.Command) (*pgxpo
 	}
 	cfg.MaxConns = 4
 	cfg.ConnConfig.ConnectTimeout = connectTimeout
+	suitPoolers(cfg.ConnConfig)
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("database: %w", err)

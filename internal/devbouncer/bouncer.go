@@ -21,7 +21,7 @@ const (
 	startLimit = 30 * time.Second
 	// port is a part of the socket's name; nothing listens on TCP.
 	port = "6432"
-	// adminUser may use the admin console.
+	// adminUser may use the admin console. It is its password too.
 	adminUser = "bouncer_admin"
 )
 
@@ -78,11 +78,11 @@ func Start(ctx context.Context, o Options) (*Bouncer, error) {
 }
 
 // URL is the address of a database behind the bouncer. It stays the same over restarts.
-func (b *Bouncer) URL(database string) string { return b.url(b.server.User, database) }
+func (b *Bouncer) URL(database string) string { return b.url(url.User(b.server.User), database) }
 
-func (b *Bouncer) url(user, database string) string {
+func (b *Bouncer) url(user *url.Userinfo, database string) string {
 	query := url.Values{"host": {b.dir}, "port": {port}, "sslmode": {"disable"}}
-	u := url.URL{Scheme: "postgres", User: url.User(user), Path: "/" + database, RawQuery: query.Encode()}
+	u := url.URL{Scheme: "postgres", User: user, Path: "/" + database, RawQuery: query.Encode()}
 	// Without a host between them, user and database make a URL that parsers refuse.
 	return strings.Replace(u.String(), "@/", "@localhost/", 1)
 }
@@ -92,7 +92,7 @@ func (b *Bouncer) Version() string { return b.program.version }
 
 // Command runs a command of the admin console, such as PAUSE or SHOW POOLS, and returns the rows of its answer, each by the columns' names.
 func (b *Bouncer) Command(ctx context.Context, command string) ([]map[string]string, error) {
-	conn, err := pgconn.Connect(ctx, b.url(adminUser, "pgbouncer"))
+	conn, err := pgconn.Connect(ctx, b.url(url.UserPassword(adminUser, adminUser), "pgbouncer"))
 	if err != nil {
 		return nil, fmt.Errorf("connect to the admin console: %w", err)
 	}

@@ -50,7 +50,7 @@ func (b *Bouncer) writeSettings() error {
 	for _, name := range slices.Sorted(maps.Keys(params)) {
 		fmt.Fprintf(&ini, "%s = %s\n", name, params[name])
 	}
-	users := fmt.Sprintf("%s %s\n%s \"\"\n", quoted(b.server.User), quoted(b.server.Password), quoted(adminUser))
+	users := fmt.Sprintf("%s %s\n%s %[3]s\n", quoted(b.server.User), quoted(b.server.Password), quoted(adminUser))
 	for name, text := range map[string]string{"bouncer.ini": ini.String(), "users.txt": users} {
 		path := filepath.Join(b.dir, name)
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
