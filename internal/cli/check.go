@@ -3,8 +3,6 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -31,19 +29,6 @@ func between[T number](flag string, value *T, low, high T) check {
 	return check{flag, func() bool { return low <= *value && *value <= high }, fmt.Sprintf("%v to %v", low, high)}
 }
 
-// choice wants one of the words.
-func choice(flag string, value *string, words ...string) check {
-	return check{flag, func() bool { return slices.Contains(words, *value) }, alternatives(words)}
-}
-
-func alternatives(words []string) string {
-	last := len(words) - 1
-	if last == 0 {
-		return words[0]
-	}
-	return strings.Join(words[:last], ", ") + " or " + words[last]
-}
-
 // problems are the checks that fail, each with the name by which the value was given.
 func (a *app) problems(cmd *cobra.Command, checks []check) []error {
 	var problems []error
@@ -56,9 +41,8 @@ func (a *app) problems(cmd *cobra.Command, checks []check) []error {
 	return problems
 }
 
-// wordsFlag adds a flag that takes one of the words, which the shell's completion shows, and its usage in the place of %s.
-func wordsFlag(cmd *cobra.Command, value *string, flag, byDefault, usage string, words ...string) {
-	cmd.Flags().StringVar(value, flag, byDefault, fmt.Sprintf(usage, "`"+strings.Join(words, "|")+"`"))
+// completeWords makes the shell's completion show the words that a flag takes.
+func completeWords(cmd *cobra.Command, flag string, words []string) {
 	// The error would be that there is no such flag, or that it has its words already.
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }

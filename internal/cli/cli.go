@@ -13,6 +13,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/term"
+
+	"github.com/outbox-relay/outbox/internal/config"
 )
 
 // app is what every command needs of its surroundings.
@@ -115,7 +117,7 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 	cmd.SuggestionsMinimumDistance = 2
 	advice := "see " + cmd.CommandPath() + " --help"
 	if near := cmd.SuggestionsFor(name); len(near) > 0 {
-		advice = "did you mean " + cmd.CommandPath() + " " + alternatives(near) + "?"
+		advice = "did you mean " + cmd.CommandPath() + " " + config.Alternatives(near) + "?"
 	}
 	return fmt.Errorf("unknown command %q for %q; %s", name, cmd.CommandPath(), advice)
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/outbox-relay/outbox/internal/config"
 )
 
 // environment holds the variables that the process was started with.
@@ -26,8 +28,6 @@ func newEnvironment(environ []string) environment {
 	}
 	return e
 }
-
-const envPrefix = "OUTBOX_"
 
 // usualNames are variables that go by another name everywhere else; they are read when the flag's own is not set.
 var usualNames = map[string]string{
@@ -72,7 +72,7 @@ var kinds = map[string]string{
 }
 
 func envNames(flag string) []string {
-	names := []string{envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))}
+	names := []string{config.Prefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))}
 	if usual := usualNames[flag]; usual != "" {
 		names = append(names, usual)
 	}
@@ -91,13 +91,16 @@ var serviceLinks = regexp.MustCompile(`_(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_\
 func (a *app) warnOfUnknown(root *cobra.Command) {
 	known := map[string]bool{}
 	collectNames(root, known)
+	for _, name := range config.Variables() {
+		known[name] = true
+	}
 	settings := slices.Sorted(maps.Keys(known))
 	for _, name := range slices.Sorted(maps.Keys(a.env)) {
-		if !strings.HasPrefix(name, envPrefix) || known[name] || serviceLinks.MatchString("_"+strings.TrimPrefix(name, envPrefix)) {
+		if !strings.HasPrefix(name, config.Prefix) || known[name] || config.OfOneSource(name) || serviceLinks.MatchString("_"+strings.TrimPrefix(name, config.Prefix)) {
 			continue
 		}
 		advice := "no flag of any command has this name"
-		if near := nearest(name, settings); near != "" {
+		if near := config.Nearest(name, settings, len(config.Prefix)); near != "" {
 			advice = "did you mean " + near + "?"
 		}
 		fmt.Fprintf(a.stderr, "outbox: warning: environment variable %s is no setting: %s\n", name, advice)
@@ -109,36 +112,4 @@ func collectNames(cmd *cobra.Command, names map[string]bool) {
 	for _, sub := range cmd.Commands() {
 		collectNames(sub, names)
 	}
-}
-
-// nearest returns the candidate that fewest edits make of the name; "" when it takes more than a third of its letters.
-func nearest(name string, candidates []string) string {
-	best, fewest := "", (len(name)-len(envPrefix))/3+1
-	for _, c := range candidates {
-		if d := distance(name, c); d < fewest {
-			best, fewest = c, d
-		}
-	}
-	return best
-}
-
-// distance counts the letters that have to be put in, left out or changed to make b of a.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		before := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			changed := before
-			if a[i] != b[j] {
-				changed++
-			}
-			before = row[j+1]
-			row[j+1] = min(row[j+1]+1, row[j]+1, changed)
-		}
-	}
-	return row[len(b)]
 }

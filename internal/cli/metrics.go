@@ -2,29 +2,27 @@ package cli
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/outbox-relay/outbox/postgres"
-	"github.com/outbox-relay/outbox/relay"
 )
 
-// collector asks the relay and the database when it is scraped, so that an age grows although nothing happens.
+// collector asks the relays and their databases when it is scraped, so that an age grows although nothing happens. Every series has the label source, whose values are those
+// of the configuration.
 type collector struct {
-	engine *relay.Relay
-	source *postgres.Source
+	relays *relayFleet
 
-	pending, oldest, published, errors, parked, leading, inFlight, held, unsettled *prometheus.Desc
+	ready, pending, oldest, published, errors, parked, leading, inFlight, held, unsettled *prometheus.Desc
 }
 
-func newCollector(engine *relay.Relay, source *postgres.Source) *collector {
+func newCollector(relays *relayFleet) *collector {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc("outbox_"+name, help, labels, nil)
+		return prometheus.NewDesc("outbox_"+name, help, append([]string{"source"}, labels...), nil)
 	}
 	return &collector{
-		engine:    engine,
-		source:    source,
+		relays:    relays,
+		ready:     desc("source_ready", "1 when events of the source flow, or would if this relay had the lease, else 0; /readyz says why."),
 		pending:   desc("pending", "Unpublished events, counted to 100,000."),
 		oldest:    desc("oldest_pending_age_seconds", "Age of the oldest unpublished event by the database's clock; 0 when there is none."),
 		published: desc("published_total", "Events that Kafka has acknowledged to this relay."),
@@ -39,33 +37,49 @@ func newCollector(engine *relay.Relay, source *postgres.Source) *collector {
 
 // Describe is of prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.pending, c.oldest, c.published, c.errors, c.parked, c.leading, c.inFlight, c.held, c.unsettled} {
+	for _, d := range []*prometheus.Desc{c.ready, c.pending, c.oldest, c.published, c.errors, c.parked, c.leading, c.inFlight, c.held, c.unsettled} {
 		ch <- d
 	}
 }
 
 const scrapeTimeout = 5 * time.Second
 
-// Collect is of prometheus.Collector. While the database cannot be asked, the series that come from it are absent rather than wrong.
+// Collect is of prometheus.Collector. The sources are asked at the same time, so one that does not answer holds up no other beyond one timeout.
 func (c *collector) Collect(ch chan<- prometheus.Metric) {
-	stats := c.engine.Stats()
-	ch <- prometheus.MustNewConstMetric(c.published, prometheus.CounterValue, float64(stats.Published))
-	ch <- prometheus.MustNewConstMetric(c.leading, prometheus.GaugeValue, zeroOrOne(stats.Leading))
-	ch <- prometheus.MustNewConstMetric(c.inFlight, prometheus.GaugeValue, float64(stats.InFlight))
-	ch <- prometheus.MustNewConstMetric(c.held, prometheus.GaugeValue, float64(len(stats.HeldTopics)))
-	ch <- prometheus.MustNewConstMetric(c.unsettled, prometheus.CounterValue, float64(stats.Unsettled))
+	var wg sync.WaitGroup
+	for _, s := range c.relays.States() {
+		wg.Go(func() { c.collect(ch, s) })
+	}
+	wg.Wait()
+}
+
+// collect tells of one source. While its database cannot be asked, the series that come from there are absent rather than wrong.
+func (c *collector) collect(ch chan<- prometheus.Metric, s sourceState) {
+	metric := func(d *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, kind, value, append([]string{s.Name}, labels...)...)
+	}
+	metric(c.ready, prometheus.GaugeValue, zeroOrOne(sourceReady(s) == nil))
+	if !s.Made {
+		return
+	}
+	stats := s.Engine.Stats()
+	metric(c.published, prometheus.CounterValue, float64(stats.Published))
+	metric(c.leading, prometheus.GaugeValue, zeroOrOne(stats.Leading))
+	metric(c.inFlight, prometheus.GaugeValue, float64(stats.InFlight))
+	metric(c.held, prometheus.GaugeValue, float64(len(stats.HeldTopics)))
+	metric(c.unsettled, prometheus.CounterValue, float64(stats.Unsettled))
 	for class, n := range stats.Errors {
-		ch <- prometheus.MustNewConstMetric(c.errors, prometheus.CounterValue, float64(n), class.String())
+		metric(c.errors, prometheus.CounterValue, float64(n), class.String())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
-	backlog, err := c.source.Backlog(ctx)
+	backlog, err := s.Engine.source.Backlog(ctx)
 	if err != nil {
 		return
 	}
-	ch <- prometheus.MustNewConstMetric(c.pending, prometheus.GaugeValue, float64(backlog.Pending))
-	ch <- prometheus.MustNewConstMetric(c.oldest, prometheus.GaugeValue, backlog.OldestAge.Seconds())
-	ch <- prometheus.MustNewConstMetric(c.parked, prometheus.GaugeValue, float64(backlog.ParkedKeys))
+	metric(c.pending, prometheus.GaugeValue, float64(backlog.Pending))
+	metric(c.oldest, prometheus.GaugeValue, backlog.OldestAge.Seconds())
+	metric(c.parked, prometheus.GaugeValue, float64(backlog.ParkedKeys))
 }
 
 func zeroOrOne(b bool) float64 {

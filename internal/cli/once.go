@@ -2,72 +2,140 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
-	"github.com/outbox-relay/outbox/postgres"
 	"github.com/outbox-relay/outbox/relay"
 )
 
-// drainOnce runs the relay to its end and says what remains.
-func (a *app) drainOnce(ctx context.Context, engine *relay.Relay, operator *postgres.Operator, bar *progress) error {
-	if before, err := operator.Status(ctx); err == nil {
-		bar.expect(int(before.Pending))
-	}
+// drainOnce runs the relays to their ends and says what remains.
+func (a *app) drainOnce(ctx context.Context, relays *relayFleet, parts []*part, bar *progress) error {
+	counted := expect(ctx, parts, bar)
+	defer counted()
 	done := make(chan error, 1)
-	go func() { done <- engine.Run(ctx) }()
+	go func() { done <- relays.Run(ctx) }()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		select {
 		case err := <-done:
-			stats := engine.Stats()
-			bar.set(int(stats.Settled))
+			bar.set(settled(relays))
 			bar.end()
-			if err != nil {
-				return err
-			}
-			return a.reportOnce(ctx, stats, operator)
+			return a.reportOnce(ctx, relays, parts, err)
 		case <-tick.C:
-			bar.set(int(engine.Stats().Settled))
+			bar.set(settled(relays))
 		}
 	}
 }
 
-func (a *app) reportOnce(ctx context.Context, stats relay.Stats, operator *postgres.Operator) error {
-	if err := ctx.Err(); err != nil {
-		return fmt.Errorf("stopped after %s: the rest stays unpublished", plural(int(stats.Settled), "event"))
+// expect tells the bar what waits. No source waits for the count of another, whose database may be away. The returned function ends the count.
+func expect(ctx context.Context, parts []*part, bar *progress) (end func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	var pending atomic.Int64
+	for _, p := range parts {
+		wg.Go(func() {
+			if before, err := p.operator.Status(ctx); err == nil {
+				bar.expect(int(pending.Add(before.Pending)))
+			}
+		})
 	}
-	parked, err := operator.Parked(ctx)
-	if err != nil {
-		return fmt.Errorf("list parked keys: %w", err)
+	return func() {
+		cancel()
+		wg.Wait()
 	}
-	var report strings.Builder
-	fmt.Fprintf(&report, "published %s\n", plural(int(stats.Settled), "event"))
-	if stats.OpenWriters > 0 {
-		fmt.Fprintf(&report, "%s still open: their events come when they commit\n", plural(stats.OpenWriters, "writing transaction"))
+}
+
+func settled(relays *relayFleet) int {
+	n := 0
+	for _, s := range relays.States() {
+		if s.Made {
+			n += int(s.Engine.Stats().Settled)
+		}
 	}
-	for _, p := range parked {
-		fmt.Fprintf(&report, "parked: topic %s, key %s, event %s (id %d): %s: %s\n",
-			printable(abridged(p.Topic)), strconv.Quote(abridged(p.PartitionKey)), p.Event.EventID, p.Event.ID, p.Code, printable(p.Reason))
+	return n
+}
+
+// reportOnce tells of each source what was published and what remains. failed is what became of those that failed.
+func (a *app) reportOnce(ctx context.Context, relays *relayFleet, parts []*part, failed error) error {
+	several := len(parts) > 1
+	var problems []error
+	remains := false
+	for i, s := range relays.States() {
+		if s.Err != nil && !several {
+			break
+		}
+		out := &onceReport{}
+		if several {
+			out.prefix = s.Name + ": "
+		}
+		problems = append(problems, out.source(ctx, s, parts[i]))
+		remains = remains || out.remains
+		if _, err := io.WriteString(a.stdout, out.text.String()); err != nil {
+			return fmt.Errorf("print the report: %w", err)
+		}
 	}
-	for _, name := range slices.Sorted(maps.Keys(stats.HeldTopics)) {
-		fmt.Fprintf(&report, "held: %v\n", explain(stats.HeldTopics[name]))
-	}
-	remains := len(parked)+len(stats.HeldTopics) > 0
-	if remains {
-		report.WriteString("their events remain: see outbox status and outbox keys --help\n")
-	}
-	if _, err := io.WriteString(a.stdout, report.String()); err != nil {
-		return fmt.Errorf("print the report: %w", err)
+	if err := errors.Join(append(problems, sourceErrors(failed, several))...); err != nil {
+		return err
 	}
 	if remains {
 		return &quietError{}
 	}
 	return nil
+}
+
+// onceReport is about one source.
+type onceReport struct {
+	prefix  string
+	text    strings.Builder
+	remains bool
+}
+
+func (o *onceReport) line(format string, args ...any) {
+	fmt.Fprintf(&o.text, o.prefix+format+"\n", args...)
+}
+
+func (o *onceReport) source(ctx context.Context, s sourceState, p *part) error {
+	var stats relay.Stats
+	if s.Made {
+		stats = s.Engine.Stats()
+	}
+	if s.Err != nil {
+		o.line("failed after %s", plural(int(stats.Settled), "event"))
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("%sstopped after %s: the rest stays unpublished", o.prefix, plural(int(stats.Settled), "event"))
+	}
+	parked, err := p.operator.Parked(ctx)
+	if err != nil {
+		return fmt.Errorf("%slist parked keys: %w", o.prefix, err)
+	}
+	o.remaining(stats, parked)
+	return nil
+}
+
+func (o *onceReport) remaining(stats relay.Stats, parked []relay.ParkedKey) {
+	o.line("published %s", plural(int(stats.Settled), "event"))
+	if stats.OpenWriters > 0 {
+		o.line("%s still open: their events come when they commit", plural(stats.OpenWriters, "writing transaction"))
+	}
+	for _, p := range parked {
+		o.line("parked: topic %s, key %s, event %s (id %d): %s: %s",
+			printable(abridged(p.Topic)), strconv.Quote(abridged(p.PartitionKey)), p.Event.EventID, p.Event.ID, p.Code, printable(p.Reason))
+	}
+	for _, name := range slices.Sorted(maps.Keys(stats.HeldTopics)) {
+		o.line("held: %v", explain(stats.HeldTopics[name]))
+	}
+	if o.remains = len(parked)+len(stats.HeldTopics) > 0; o.remains {
+		o.line("their events remain: see outbox status and outbox keys --help")
+	}
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -13,9 +14,9 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/outbox-relay/outbox/internal/config"
+	"github.com/outbox-relay/outbox/internal/fleet"
 	"github.com/outbox-relay/outbox/internal/pgtest"
-	"github.com/outbox-relay/outbox/kafka"
-	"github.com/outbox-relay/outbox/postgres"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -27,48 +28,36 @@ func TestMetricsTellWhatWaitsEvenWhenNothingMoves(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
-	source, err := postgres.New(db.Pool(t), postgres.Config{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	publisher, err := kafka.NewPublisher(kafka.Config{Brokers: cluster.ListenAddrs()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	engine, err := relay.New(source, publisher, relay.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	fleet := fleetOf(t, config.Source{DatabaseURL: db.URL, Brokers: cluster.ListenAddrs()})
 	insert := func(topic string) {
 		db.Exec(t, `INSERT INTO outbox_event (event_id, aggregate_type, aggregate_id, event_type, payload, topic, partition_key, created_at)
 VALUES (gen_random_uuid(), 'Order', '1', 'order.placed.v1', '{}', $1, '1', now() - interval '1 hour')`, topic)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- engine.Run(ctx) }()
+	go func() { done <- fleet.Run(ctx) }()
 	defer func() { cancel(); <-done }()
 
-	a := &app{}
-	server := httptest.NewServer(a.handler(engine, source))
+	server := httptest.NewServer(handler(fleet))
 	defer server.Close()
 	insert("shop.order")
 	await(t, "the relay is ready and the event published", func() bool {
 		code, _ := get(t, server.URL+"/readyz")
 		_, body := get(t, server.URL+"/metrics")
-		return code == http.StatusOK && strings.Contains(body, "\noutbox_published_total 1\n")
+		return code == http.StatusOK && strings.Contains(body, "\noutbox_published_total{source=\"public.outbox_event\"} 1\n")
 	})
-	if _, body := get(t, server.URL+"/metrics"); !strings.Contains(body, "\noutbox_leading 1\n") || !strings.Contains(body, "\noutbox_held_topics 0\n") ||
+	if _, body := get(t, server.URL+"/metrics"); !strings.Contains(body, "\noutbox_leading{source=\"public.outbox_event\"} 1\n") || !strings.Contains(body, "\noutbox_held_topics{source=\"public.outbox_event\"} 0\n") ||
 		!strings.Contains(body, "\ngo_goroutines ") || !strings.Contains(body, "\nprocess_cpu_seconds_total ") {
 		t.Errorf("a metric is missing: %s", body)
 	}
 	insert("shop.missing")
 	await(t, "the metrics show what waits", func() bool {
 		_, body := get(t, server.URL+"/metrics")
-		return strings.Contains(body, "\noutbox_pending 1\n") && strings.Contains(body, "\noutbox_oldest_pending_age_seconds 36") &&
-			strings.Contains(body, "\noutbox_parked_keys 0\n") && strings.Contains(body, `outbox_publish_errors_total{class="topic"} 1`) &&
-			strings.Contains(body, `outbox_publish_errors_total{class="event"} 0`) &&
-			strings.Contains(body, "\noutbox_unsettled_total 0\n") &&
-			strings.Contains(body, "\noutbox_held_topics 1\n") && strings.Contains(body, "\noutbox_in_flight 0\n")
+		return strings.Contains(body, "\noutbox_pending{source=\"public.outbox_event\"} 1\n") && strings.Contains(body, "\noutbox_oldest_pending_age_seconds{source=\"public.outbox_event\"} 36") &&
+			strings.Contains(body, "\noutbox_parked_keys{source=\"public.outbox_event\"} 0\n") && strings.Contains(body, `outbox_publish_errors_total{class="topic",source="public.outbox_event"} 1`) &&
+			strings.Contains(body, `outbox_publish_errors_total{class="event",source="public.outbox_event"} 0`) &&
+			strings.Contains(body, "\noutbox_unsettled_total{source=\"public.outbox_event\"} 0\n") &&
+			strings.Contains(body, "\noutbox_held_topics{source=\"public.outbox_event\"} 1\n") && strings.Contains(body, "\noutbox_in_flight{source=\"public.outbox_event\"} 0\n")
 	})
 	if code, _ := get(t, server.URL+"/livez"); code != http.StatusOK {
 		t.Errorf("/livez is %d", code)
@@ -79,6 +68,22 @@ VALUES (gen_random_uuid(), 'Order', '1', 'order.placed.v1', '{}', $1, '1', now()
 	if code, _ := get(t, server.URL+"/elsewhere"); code != http.StatusNotFound {
 		t.Errorf("/elsewhere is %d", code)
 	}
+}
+
+// fleetOf returns the relays of sources that say where their databases and brokers are.
+func fleetOf(t *testing.T, sources ...config.Source) *relayFleet {
+	t.Helper()
+	for i := range sources {
+		s := &sources[i]
+		s.Table = cmp.Or(s.Table, "public.outbox_event")
+	}
+	a := &app{}
+	parts, err := a.parts(t.Context(), &config.Config{Sources: sources}, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closePools(parts) })
+	return fleet.New(members(parts), fleet.Config{})
 }
 
 func get(t *testing.T, url string) (code int, body string) {

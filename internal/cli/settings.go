@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
+	"github.com/outbox-relay/outbox/internal/config"
 	"github.com/outbox-relay/outbox/migrate"
 )
 
@@ -34,12 +35,46 @@ func (d *database) tableFlag(cmd *cobra.Command) {
 // pgVariables are those by which libpq finds a server; one of them must be set when there is no URL.
 var pgVariables = []string{"PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGUSER", "PGSERVICE"}
 
-// pool makes the pool without connecting; every error is one of configuration. A password on the command line is refused: every user of the machine can read it there.
+// pool makes the pool without connecting; every error is one of configuration.
 func (d *database) pool(ctx context.Context, a *app, cmd *cobra.Command) (*pgxpool.Pool, error) {
-	cfg, err := d.parse(a, cmd)
+	t := d.target(a, cmd)
+	password, err := config.SecretOf(config.Environment(a.env), "database-password")
 	if err != nil {
 		return nil, err
 	}
+	t.password = password
+	cfg, err := t.parse(a.env)
+	if err != nil {
+		return nil, err
+	}
+	return newPool(ctx, cfg)
+}
+
+func (d *database) target(a *app, cmd *cobra.Command) target {
+	return target{
+		url: d.url, table: d.table, urlName: a.named("database-url"), tableName: a.named("table"),
+		typed: cmd.Flags().Changed("database-url") && a.origin["database-url"] == "",
+		hint:  "DATABASE_URL, such as postgres://user@host:5432/shop, or the PG* variables, or --database-url",
+	}
+}
+
+// checkURL refuses what must not be used, whatever is at the other end.
+func (d *database) checkURL(a *app, cmd *cobra.Command) error { return d.target(a, cmd).checkURL() }
+
+// target is a table in a database, as somebody has told it.
+type target struct {
+	url, table string
+	// password, when there is one, is used in place of any other.
+	password config.Secret
+	// urlName and tableName are how the two were told: by which flag, which variable, which line.
+	urlName, tableName string
+	// typed is a URL of the command line. A password in it is refused: every user of the machine can read it there.
+	typed bool
+	// hint says how to name a database.
+	hint string
+}
+
+func newPool(ctx context.Context, cfg *pgxpool.Config) (*pgxpool.Pool, error) {
 	cfg.MaxConns = 4
 	cfg.ConnConfig.ConnectTimeout = connectTimeout
 	suitPoolers(cfg.ConnConfig)
@@ -54,21 +89,31 @@ var errPasswordOnCommandLine = errors.New("--database-url holds a password, whic
 
 const connectTimeout = 10 * time.Second
 
-func (d *database) parse(a *app, cmd *cobra.Command) (*pgxpool.Config, error) {
-	if d.url == "" && !a.env.anySet(pgVariables) {
-		return nil, errors.New("no database: set DATABASE_URL, such as postgres://user@host:5432/shop, or the PG* variables, or --database-url")
+func (t target) parse(env environment) (*pgxpool.Config, error) {
+	if t.url == "" && !env.anySet(pgVariables) {
+		return nil, fmt.Errorf("no database: set %s", t.hint)
 	}
-	if _, err := migrate.ParseTable(d.table); err != nil {
-		return nil, fmt.Errorf("%s: %w", a.named("table"), err)
+	if _, err := migrate.ParseTable(t.table); err != nil {
+		return nil, fmt.Errorf("%s: %w", t.tableName, err)
 	}
-	if err := d.checkURL(a, cmd); err != nil {
+	if err := t.checkURL(); err != nil {
 		return nil, err
 	}
-	cfg, err := pgxpool.ParseConfig(d.url)
+	cfg, err := pgxpool.ParseConfig(t.url)
 	if err != nil {
 		return nil, fmt.Errorf("database URL: %w; want postgres://user@host:5432/database", err)
 	}
+	if t.password != "" {
+		cfg.ConnConfig.Password = string(t.password)
+	}
 	return cfg, nil
+}
+
+func (t target) checkURL() error {
+	if t.typed && hasPassword(t.url) {
+		return errPasswordOnCommandLine
+	}
+	return checkScheme(t.urlName, t.url)
 }
 
 // checkScheme refuses the URL of another database, which the driver would take for a list of key=value.
@@ -82,15 +127,6 @@ func checkScheme(name, dsn string) error {
 
 func (e environment) anySet(names []string) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return e[n] != "" })
-}
-
-// checkURL refuses what must not be used, whatever is at the other end.
-func (d *database) checkURL(a *app, cmd *cobra.Command) error {
-	typed := cmd.Flags().Changed("database-url") && a.origin["database-url"] == ""
-	if typed && hasPassword(d.url) {
-		return errPasswordOnCommandLine
-	}
-	return checkScheme(a.named("database-url"), d.url)
 }
 
 // passwordSetting finds password and sslpassword in both forms of a connection string, whatever blanks surround them.

@@ -1,0 +1,228 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outbox-relay/outbox/internal/config"
+	"github.com/outbox-relay/outbox/internal/fleet"
+	"github.com/outbox-relay/outbox/kafka"
+	"github.com/outbox-relay/outbox/migrate"
+	"github.com/outbox-relay/outbox/postgres"
+	"github.com/outbox-relay/outbox/relay"
+)
+
+// relayFleet are the relays of this process, one for each source.
+type relayFleet = fleet.Fleet[*sourceRelay]
+
+// sourceRelay is the relay of one source, with its table for what the engine does not know.
+type sourceRelay struct {
+	*relay.Relay
+	source *postgres.Source
+}
+
+// part is one source as it was configured. It shares nothing with another: what fails in one cannot be felt in the other.
+type part struct {
+	cfg  config.Source
+	once bool
+	log  *slog.Logger
+	// pool is for the operator and for how connections are made; the relay has its own.
+	pool     *pgxpool.Pool
+	operator *postgres.Operator
+}
+
+// parts makes the parts of all sources, and reports everything that is wrong with the settings together: what Load has found, and what the drivers say.
+func (a *app) parts(ctx context.Context, cfg *config.Config, found error, log *slog.Logger) ([]*part, error) {
+	var problems []error
+	if found != nil {
+		problems = append(problems, found)
+	}
+	var parts []*part
+	known := map[string]string{}
+	for _, s := range cfg.Sources {
+		p := &part{cfg: s, once: cfg.Once, log: log}
+		if s.Name != "" {
+			p.log = log.With("source", s.Name)
+		}
+		parts = append(parts, p)
+		if err := p.connectBy(ctx, a.env, known); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	if len(problems) == 0 {
+		problems = wiringProblems(parts)
+	}
+	if len(problems) > 0 {
+		closePools(parts)
+		return nil, &configError{errors.Join(problems...)}
+	}
+	return parts, nil
+}
+
+// connectBy makes the pool, without connecting. known holds the tables of the sources before, by what they have in common.
+func (p *part) connectBy(ctx context.Context, env environment, known map[string]string) error {
+	cfg, err := p.target().parse(env)
+	if err == nil {
+		err = p.alone(cfg, known)
+	}
+	if err == nil {
+		p.pool, err = newPool(ctx, cfg)
+	}
+	if err != nil && p.cfg.Name != "" {
+		return fmt.Errorf("%s%w", p.cfg.Where(), err)
+	}
+	return err
+}
+
+func (p *part) target() target {
+	return target{
+		url: p.cfg.DatabaseURL, table: p.cfg.Table, password: p.cfg.DatabasePassword,
+		urlName: p.cfg.Named("database-url"), tableName: p.cfg.Named("table"), typed: p.cfg.Typed("database-url"),
+		hint: p.cfg.How("database-url", "DATABASE_URL, such as postgres://user@host:5432/shop, or the PG* variables, or --database-url"),
+	}
+}
+
+// alone refuses a table that another source has: the two would compete for its lease. A table that goes by two addresses is not recognised; the lease keeps its
+// events in order all the same.
+func (p *part) alone(cfg *pgxpool.Config, known map[string]string) error {
+	c := cfg.ConnConfig
+	// It has been read before.
+	table, _ := migrate.ParseTable(p.cfg.Table)
+	id := strings.Join([]string{strings.ToLower(address(&c.Config)), c.Database, table.Schema, table.Name}, "\x00")
+	if other, taken := known[id]; taken {
+		return fmt.Errorf("its table %s in database %s at %s is that of source %s already: leave one of the two out", p.cfg.Table, c.Database, address(&c.Config), other)
+	}
+	known[id] = p.cfg.Name
+	return nil
+}
+
+// wiringProblems makes every relay once, to hear what the parts refuse.
+func wiringProblems(parts []*part) []error {
+	var problems []error
+	for _, p := range parts {
+		var err error
+		if p.operator, err = postgres.NewOperator(p.pool, p.postgres(p.log)); err == nil {
+			_, err = p.wire(slog.New(slog.DiscardHandler))
+		}
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s%w", p.cfg.Where(), err))
+		}
+	}
+	return problems
+}
+
+func closePools(parts []*part) {
+	for _, p := range parts {
+		if p.pool != nil {
+			p.pool.Close()
+		}
+	}
+}
+
+func members(parts []*part) []fleet.Member[*sourceRelay] {
+	var all []fleet.Member[*sourceRelay]
+	for _, p := range parts {
+		all = append(all, fleet.Member[*sourceRelay]{
+			Name:   p.cfg.Label(),
+			Make:   func() (*sourceRelay, error) { return p.wire(p.log) },
+			Logger: p.log,
+		})
+	}
+	return all
+}
+
+// wire joins source, publisher and engine. It connects to nothing.
+func (p *part) wire(log *slog.Logger) (*sourceRelay, error) {
+	source, err := postgres.New(p.pool, p.postgres(log))
+	if err != nil {
+		return nil, err
+	}
+	publisher, err := kafka.NewPublisher(p.kafka(log))
+	if err != nil {
+		return nil, err
+	}
+	engine, err := relay.New(source, publisher, p.engine(log))
+	if err != nil {
+		return nil, err
+	}
+	return &sourceRelay{engine, source}, nil
+}
+
+func (p *part) postgres(log *slog.Logger) postgres.Config {
+	cfg := postgres.Config{Table: p.cfg.Table, Settle: postgres.Mark, Logger: log}
+	if p.cfg.Settle == "delete" {
+		cfg.Settle = postgres.Delete
+	}
+	return cfg
+}
+
+func (p *part) kafka(log *slog.Logger) kafka.Config {
+	s := p.cfg
+	cfg := kafka.Config{
+		Brokers:     s.Brokers,
+		ClientID:    s.ClientID,
+		TLS:         s.TLS,
+		Compression: s.Compression,
+		LeaseTTL:    s.LeaseTTL,
+		Logger:      log,
+	}
+	if s.SASLMechanism != "" {
+		cfg.SASL = &kafka.SASL{Mechanism: s.SASLMechanism, Username: s.SASLUsername, Password: string(s.SASLPassword)}
+	}
+	if s.CreateTopics {
+		cfg.CreateTopics = &kafka.TopicSpec{Partitions: s.TopicPartitions, Replication: s.TopicReplication}
+	}
+	return cfg
+}
+
+func (p *part) engine(log *slog.Logger) relay.Config {
+	s := p.cfg
+	return relay.Config{
+		Version:          version(),
+		PollInterval:     s.PollInterval,
+		BatchSize:        s.BatchSize,
+		MaxInFlight:      s.MaxInFlight,
+		MaxInFlightBytes: s.MaxInFlightBytes,
+		LeaseTTL:         s.LeaseTTL,
+		DrainTimeout:     s.DrainTimeout,
+		SweepInterval:    s.SweepInterval,
+		StartTimeout:     s.StartTimeout,
+		Topics:           s.Topics,
+		Once:             p.once,
+		Logger:           log,
+	}
+}
+
+// sourcesError tells what became of several sources, each in the words in which one alone would be told of.
+type sourcesError struct {
+	lines  []string
+	config bool
+}
+
+func (e *sourcesError) Error() string { return strings.Join(e.lines, "\n") }
+
+// Is tells that all there is to mend is configuration.
+func (e *sourcesError) Is(target error) bool { return e.config && target == relay.ErrConfiguration }
+
+// sourceErrors makes the outcome of a process of that of its relays. A source without a name is the only one, and needs no mention.
+func sourceErrors(err error, several bool) error {
+	var failed *fleet.Error
+	if !errors.As(err, &failed) {
+		return err
+	}
+	if !several {
+		return failed.Failures[0].Err
+	}
+	out := &sourcesError{config: true}
+	for _, f := range failed.Failures {
+		why := explain(f.Err)
+		out.config = out.config && exitCode(why) == exitConfig
+		out.lines = append(out.lines, fmt.Sprintf("source %s: %v", f.Name, why))
+	}
+	return out
+}

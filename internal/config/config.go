@@ -1,0 +1,109 @@
+package config
+
+import (
+	"cmp"
+	"log/slog"
+	"time"
+)
+
+// Config is what one process is told.
+type Config struct {
+	// File is the YAML file that was read; "" when there was none.
+	File string `koanf:"config"`
+	// Once makes the relays publish what is there and end.
+	Once bool `koanf:"once"`
+	// Listen is the address of /livez, /readyz and /metrics; "" serves nothing.
+	Listen string `koanf:"listen"`
+	// Verbose logs more.
+	Verbose bool `koanf:"verbose"`
+
+	// Sources are at least one, with different names.
+	Sources []Source `koanf:"-"`
+}
+
+// Source is one outbox table and the Kafka that its events go to. What the settings mean stands in [Settings].
+type Source struct {
+	// Name is what the file calls the source: letters a to z, digits and dashes, at most 40. It is "" for the only source of a process
+	// without a list of sources.
+	Name string `koanf:"-"`
+
+	DatabaseURL      string `koanf:"database-url"`
+	DatabasePassword Secret `koanf:"database-password"`
+	Table            string `koanf:"table"`
+	// Settle is mark or delete.
+	Settle string `koanf:"settle"`
+
+	// Brokers are host:port.
+	Brokers  []string `koanf:"brokers"`
+	ClientID string   `koanf:"client-id"`
+	TLS      bool     `koanf:"tls"`
+	// SASLMechanism is "" for no authentication.
+	SASLMechanism    string   `koanf:"sasl-mechanism"`
+	SASLUsername     string   `koanf:"sasl-username"`
+	SASLPassword     Secret   `koanf:"sasl-password"`
+	Compression      string   `koanf:"compression"`
+	Topics           []string `koanf:"topics"`
+	CreateTopics     bool     `koanf:"create-topics"`
+	TopicPartitions  int      `koanf:"topic-partitions"`
+	TopicReplication int      `koanf:"topic-replication"`
+
+	PollInterval     time.Duration `koanf:"poll-interval"`
+	BatchSize        int           `koanf:"batch-size"`
+	MaxInFlight      int           `koanf:"max-in-flight"`
+	MaxInFlightBytes int           `koanf:"max-in-flight-bytes"`
+	LeaseTTL         time.Duration `koanf:"lease-ttl"`
+	DrainTimeout     time.Duration `koanf:"drain-timeout"`
+	SweepInterval    time.Duration `koanf:"sweep-interval"`
+	StartTimeout     time.Duration `koanf:"start-timeout"`
+
+	// origins tells for each setting that somebody has made where that was.
+	origins map[string]origin
+	// entry is where the file begins to speak of the source.
+	entry string
+}
+
+// Label names the source to people and in metrics: by its name, or by its table when it has none.
+func (s *Source) Label() string { return cmp.Or(s.Name, s.Table) }
+
+// Named says where a setting of the source was made, for the text of an error: "outbox.yaml:12: table", OUTBOX_TABLE or --table. A setting that nobody has made is called by
+// the name that it would be made by.
+func (s *Source) Named(key string) string {
+	if o, made := s.origins[key]; made {
+		return o.name
+	}
+	if s.Name != "" {
+		return s.entry + ": " + key
+	}
+	return "--" + key
+}
+
+// Typed tells that the setting was made on the command line, which every user of the machine can read.
+func (s *Source) Typed(key string) bool { return s.origins[key].typed }
+
+// Where is in front of what is wrong with the source as a whole: "outbox.yaml:7: source orders: ", or "" for a source without a name.
+func (s *Source) Where() string {
+	if s.Name == "" {
+		return ""
+	}
+	return s.entry + ": source " + s.Name + ": "
+}
+
+// Secret is a text that no format and no log prints.
+type Secret string
+
+// String hides the secret.
+func (s Secret) String() string {
+	if s == "" {
+		return ""
+	}
+	return "***"
+}
+
+// GoString is String.
+func (s Secret) GoString() string { return s.String() }
+
+// LogValue is String, for logs.
+func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// MarshalText is String, for JSON and YAML.
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

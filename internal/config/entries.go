@@ -1,0 +1,197 @@
+package config
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+func resolved(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
+// pairs calls do for each key of a mapping that was not met before.
+func (f *file) pairs(n *yaml.Node, do func(key string, at int, value *yaml.Node)) {
+	seen := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		if before, again := seen[key.Value]; again {
+			f.complain(key.Line, "%s is given twice, first on line %d", key.Value, before)
+			continue
+		}
+		seen[key.Value] = key.Line
+		do(key.Value, key.Line, resolved(n.Content[i+1]))
+	}
+}
+
+func (f *file) readTop(n *yaml.Node) {
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		f.complain(n.Line, "want settings, such as poll-interval: 100ms, or a list of sources")
+		return
+	}
+	f.pairs(n, func(key string, line int, value *yaml.Node) {
+		if key == keySources {
+			f.readSources(value, line)
+			return
+		}
+		f.setting(f.top, key, line, value, Process, PerSource)
+	})
+}
+
+func (f *file) readSources(n *yaml.Node, line int) {
+	f.listed = true
+	if n.Kind != yaml.SequenceNode || len(n.Content) == 0 {
+		f.complain(line, "sources: want a list, each source beginning with - name:")
+		return
+	}
+	seen := map[string]int{}
+	for _, item := range n.Content {
+		f.readEntry(resolved(item), seen)
+	}
+}
+
+func (f *file) readEntry(n *yaml.Node, seen map[string]int) {
+	if n.Kind != yaml.MappingNode {
+		f.complain(n.Line, "sources: want settings of a source, beginning with - name:")
+		return
+	}
+	e := entry{line: n.Line, own: newLayer()}
+	named := false
+	f.pairs(n, func(key string, line int, value *yaml.Node) {
+		if key == keyName {
+			named = true
+			e.name = f.sourceName(value, seen)
+			return
+		}
+		f.setting(e.own, key, line, value, PerSource)
+	})
+	if !named {
+		f.complain(n.Line, "the source has no name: give it one, such as name: orders")
+	}
+	if e.name == "" {
+		// It goes on under a name that nobody can give, so that the rest of it is looked at.
+		e.name = fmt.Sprintf("(line %d)", n.Line)
+	}
+	f.entries = append(f.entries, e)
+}
+
+// maxSourceName keeps labels and variables readable.
+const maxSourceName = 40
+
+var sourceName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+
+func (f *file) sourceName(n *yaml.Node, seen map[string]int) string {
+	name := n.Value
+	switch before, again := seen[name]; {
+	case n.Kind != yaml.ScalarNode || len(name) > maxSourceName || !sourceName.MatchString(name):
+		f.complain(n.Line, "name is %s: want letters a to z, digits and single dashes between them, at most %d", Setting{}.shown(name), maxSourceName)
+		return ""
+	case again:
+		f.complain(n.Line, "name %s is taken by the source on line %d", name, before)
+		return ""
+	}
+	seen[name] = n.Line
+	return name
+}
+
+// setting puts one line of the file into the layer.
+func (f *file) setting(into layer, key string, line int, value *yaml.Node, scopes ...Scope) {
+	s, fromFile, known := find(key)
+	if reason := misplaced(s, key, known, scopes); reason != "" {
+		f.complain(line, "%s", reason)
+		return
+	}
+	text, ok := scalars(value, s.Kind)
+	if !ok {
+		f.complain(value.Line, "%s: want %s", key, s.Kind)
+		return
+	}
+	o := origin{name: fmt.Sprintf("%s:%d: %s", f.name, line, key)}
+	if _, twice := into.origins[s.Key]; twice {
+		f.complain(line, "%s: %s and %s are both given: leave one out", key, s.Key, s.Key+fileSuffix)
+		return
+	}
+	put := into.put
+	if fromFile {
+		put = into.putFile
+	}
+	if err := put(s, text, o); err != nil {
+		f.problems = append(f.problems, err)
+	}
+}
+
+// find returns the setting that a key of the file makes; fromFile tells that the key names a secret's file.
+func find(key string) (s Setting, fromFile, known bool) {
+	for _, s := range Settings() {
+		if s.Key == key {
+			return s, false, true
+		}
+		if s.Secret && s.Key+fileSuffix == key {
+			return s, true, true
+		}
+	}
+	return Setting{}, false, false
+}
+
+// misplaced says why the key must not stand where it stands.
+func misplaced(s Setting, key string, known bool, scopes []Scope) string {
+	var here []string
+	for _, scope := range scopes {
+		if known && s.Scope == scope {
+			return ""
+		}
+		here = append(here, keysOf(scope)...)
+	}
+	switch {
+	case known && s.Scope == Run:
+		return fmt.Sprintf("%s is not for a file: give --%s or %s", key, key, s.Variable())
+	case known:
+		return key + " is of the whole process: write it at the top, not in a source"
+	case key == keySources, key == keyName:
+		return key + " does not belong here: the top has sources, and each of them a name"
+	}
+	return fmt.Sprintf("unknown setting %s%s", Setting{}.shown(key), suggestion(key, here))
+}
+
+func keysOf(scope Scope) []string {
+	var keys []string
+	for _, s := range Settings() {
+		if s.Scope == scope {
+			keys = append(keys, s.Key)
+			if s.Secret {
+				keys = append(keys, s.Key+fileSuffix)
+			}
+		}
+	}
+	if scope == Process {
+		keys = append(keys, keySources)
+	}
+	return keys
+}
+
+// scalars returns the text of a value; that of a list has commas.
+func scalars(n *yaml.Node, kind Kind) (string, bool) {
+	switch {
+	case n.Kind == yaml.ScalarNode:
+		return n.Value, n.Tag != "!!null"
+	case n.Kind != yaml.SequenceNode || kind != List:
+		return "", false
+	}
+	var parts []string
+	for _, item := range n.Content {
+		item = resolved(item)
+		if item.Kind != yaml.ScalarNode || item.Tag == "!!null" || strings.Contains(item.Value, ",") {
+			return "", false
+		}
+		parts = append(parts, item.Value)
+	}
+	return strings.Join(parts, ","), true
+}

@@ -1,0 +1,83 @@
+package config
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Kind is the form of a setting's values.
+type Kind int
+
+// The kinds, with their types in Go: string, bool, int, time.Duration, []string.
+const (
+	Text Kind = iota
+	Bool
+	Number
+	Duration
+	List
+)
+
+// String says what values of the kind look like.
+func (k Kind) String() string {
+	switch k {
+	case Text:
+		return "a text"
+	case Bool:
+		return "true or false"
+	case Number:
+		return "a whole number"
+	case Duration:
+		return "a duration such as 100ms"
+	case List:
+		return "names with commas between them"
+	}
+	return fmt.Sprintf("kind %d", int(k))
+}
+
+// parse reads a value as people write it; ok tells that it is of this kind.
+func (k Kind) parse(text string) (value any, ok bool) {
+	var err error
+	switch k {
+	case Text:
+		return text, true
+	case Bool:
+		value, err = strconv.ParseBool(text)
+	case Number:
+		value, err = strconv.Atoi(text)
+	case Duration:
+		value, err = time.ParseDuration(text)
+	case List:
+		return split(text), true
+	default:
+		return nil, false
+	}
+	return value, err == nil
+}
+
+func split(text string) []string {
+	var parts []string
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			parts = append(parts, part)
+		}
+	}
+	return parts
+}
+
+// zero is the value of a setting that has no default.
+func (k Kind) zero() any {
+	switch k {
+	case Bool:
+		return false
+	case Number:
+		return 0
+	case Duration:
+		return time.Duration(0)
+	case List:
+		return []string(nil)
+	default:
+		return ""
+	}
+}

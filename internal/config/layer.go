@@ -1,0 +1,134 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/v2"
+)
+
+// origin is where a setting was made.
+type origin struct {
+	// name stands in front of an error.
+	name string
+	// typed is of the command line.
+	typed bool
+}
+
+// layer is what one place says.
+type layer struct {
+	values  map[string]any
+	origins map[string]origin
+}
+
+func newLayer() layer { return layer{map[string]any{}, map[string]origin{}} }
+
+// defaults is the lowest layer.
+func defaults() layer {
+	l := newLayer()
+	for _, s := range Settings() {
+		l.values[s.Key] = s.byDefault()
+	}
+	return l
+}
+
+func (s Setting) byDefault() any {
+	if s.Default == "" {
+		return s.Kind.zero()
+	}
+	// A test makes sure that every default can be read.
+	value, _ := s.Kind.parse(s.Default)
+	return value
+}
+
+// put reads one value, written as text, and returns what is wrong with it.
+func (l layer) put(s Setting, text string, o origin) error {
+	value, ok := s.Kind.parse(text)
+	if !ok {
+		return fmt.Errorf("%s is %s: want %s", o.name, s.shown(text), s.Kind)
+	}
+	return l.set(s, value, text, o)
+}
+
+func (l layer) set(s Setting, value any, text string, o origin) error {
+	if want := s.check(value); want != "" {
+		return fmt.Errorf("%s is %s: want %s", o.name, s.shown(text), want)
+	}
+	l.values[s.Key] = value
+	l.origins[s.Key] = o
+	return nil
+}
+
+// longestShown bounds what an error repeats of a value.
+const longestShown = 100
+
+func (s Setting) shown(text string) string {
+	if s.Secret {
+		return "not shown"
+	}
+	if len(text) > longestShown {
+		text = strings.ToValidUTF8(text[:longestShown], "") + "…"
+	}
+	return fmt.Sprintf("%q", text)
+}
+
+// maxSecretFile is more than any password has.
+const maxSecretFile = 64 << 10
+
+// putFile reads a secret from its file. The end of its last line does not belong to it.
+func (l layer) putFile(s Setting, path string, o origin) error {
+	if path == "" {
+		return fmt.Errorf("%s names no file", o.name)
+	}
+	info, err := os.Stat(path)
+	if err == nil && info.Size() > maxSecretFile {
+		return fmt.Errorf("%s: %s has %d bytes: that is no password", o.name, path, info.Size())
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("%s: %w", o.name, err)
+	}
+	secret := strings.TrimRight(string(content), "\r\n")
+	if secret == "" {
+		return fmt.Errorf("%s: %s is empty", o.name, path)
+	}
+	return l.put(s, secret, o)
+}
+
+// fill lays the layers over each other, the last one on top, fills the struct, and returns where each setting comes from.
+func fill(into any, layers ...layer) (map[string]origin, error) {
+	k := koanf.New(".")
+	origins := map[string]origin{}
+	for _, l := range layers {
+		if err := k.Load(confmap.Provider(l.values, ""), nil); err != nil {
+			return nil, fmt.Errorf("merge settings: %w", err)
+		}
+		for key := range l.values {
+			delete(origins, key)
+			if o, made := l.origins[key]; made {
+				origins[key] = o
+			}
+		}
+	}
+	if err := k.Unmarshal("", into); err != nil {
+		return nil, fmt.Errorf("merge settings: %w", err)
+	}
+	return origins, nil
+}
+
+// only leaves the settings of some scopes.
+func (l layer) only(scopes ...Scope) layer {
+	out := newLayer()
+	for _, s := range Settings() {
+		if value, made := l.values[s.Key]; made && slices.Contains(scopes, s.Scope) {
+			out.values[s.Key] = value
+			if o, named := l.origins[s.Key]; named {
+				out.origins[s.Key] = o
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,59 @@
+package config
+
+import (
+	"errors"
+
+	"github.com/spf13/pflag"
+)
+
+// Load reads the settings from the command line, the environment and the file that one of the two names. The error joins everything that is wrong, each
+// problem with its place; what could be read is returned beside it, so that the caller can look at the rest too.
+func Load(fs *pflag.FlagSet, env Environment) (*Config, error) {
+	flags, problems := fromFlags(fs)
+	variables, wrong := general(env)
+	problems = append(problems, wrong...)
+
+	c := &Config{}
+	if _, err := fill(c, defaults().only(Run), variables.only(Run), flags.only(Run)); err != nil {
+		return c, errors.Join(append(problems, err)...)
+	}
+	f := &file{top: newLayer()}
+	if c.File != "" {
+		f = readFile(c.File)
+		problems = append(problems, f.problems...)
+	}
+	if _, err := fill(c, defaults().only(Run, Process), f.top.only(Process), variables.only(Run, Process), flags.only(Run, Process)); err != nil {
+		return c, errors.Join(append(problems, err)...)
+	}
+	sources, wrong := f.sources(env, variables, flags)
+	c.Sources = sources
+	return c, errors.Join(append(problems, wrong...)...)
+}
+
+// sources lays the layers of each source over each other. A file without a list, or none at all, has one source without a name.
+func (f *file) sources(env Environment, variables, flags layer) (sources []Source, problems []error) {
+	entries := f.entries
+	if !f.listed {
+		entries = []entry{{own: newLayer()}}
+	}
+	var names []string
+	for _, e := range entries {
+		own := newLayer()
+		if e.name != "" {
+			names = append(names, e.name)
+			var wrong []error
+			own, wrong = ofSource(env, e.name)
+			problems = append(problems, wrong...)
+		}
+		s := Source{Name: e.name}
+		origins, err := fill(&s, defaults().only(PerSource), f.top.only(PerSource), variables.only(PerSource), e.own, own, flags.only(PerSource))
+		if err != nil {
+			return nil, append(problems, err)
+		}
+		s.origins, s.entry = origins, f.place(e)
+		problems = append(problems, s.problems()...)
+		sources = append(sources, s)
+	}
+	problems = append(problems, flags.shared(len(entries))...)
+	return sources, append(problems, strangers(env, names)...)
+}

@@ -1,0 +1,83 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Settings are all settings, in the order in which people should read them.
+func Settings() []Setting {
+	return slices.Concat(ofProcess(), ofDatabase(), ofKafka(), ofEngine())
+}
+
+func ofProcess() []Setting {
+	return []Setting{
+		{Key: "config", Scope: Run, Kind: Text, Usage: "YAML `file` with settings and, for several sources, their list"},
+		{Key: "once", Scope: Run, Kind: Bool, Usage: "publish what is there and end"},
+		{Key: "listen", Scope: Process, Kind: Text, Usage: "serve /livez, /readyz and /metrics at this `address`, such as :9090"},
+		{Key: "verbose", Scope: Process, Kind: Bool, Usage: "log more"},
+	}
+}
+
+func ofDatabase() []Setting {
+	return []Setting{
+		{Key: "database-url", Usual: "DATABASE_URL", Scope: PerSource, Kind: Text, Usage: "PostgreSQL `URL`; without it DATABASE_URL, then the PG* variables"},
+		{Key: "database-password", Scope: PerSource, Kind: Text, Secret: true, Usage: "its password, in place of one in the URL, PGPASSWORD or a .pgpass file"},
+		{Key: "table", Scope: PerSource, Kind: Text, Default: "public.outbox_event", Usage: "the outbox table, `schema.name`"},
+		{Key: "settle", Scope: PerSource, Kind: Text, Default: "mark", Words: []string{"mark", "delete"}, Usage: "%s: set a published row's published_at, or delete the row"},
+	}
+}
+
+func ofKafka() []Setting {
+	return []Setting{
+		{Key: "brokers", Usual: "KAFKA_BROKERS", Scope: PerSource, Kind: List, Usage: "Kafka brokers, `host:port,…` (KAFKA_BROKERS)"},
+		{Key: "client-id", Scope: PerSource, Kind: Text, Default: "outbox-relay", Usage: "the client `id` that the brokers see"},
+		{Key: "tls", Usual: "KAFKA_TLS_ENABLED", Scope: PerSource, Kind: Bool, Usage: "talk TLS to the brokers, with the system's roots (KAFKA_TLS_ENABLED)"},
+		{Key: "sasl-mechanism", Usual: "KAFKA_SASL_MECHANISM", Scope: PerSource, Kind: Text, Words: []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}, Usage: "%s (KAFKA_SASL_MECHANISM); the password comes by KAFKA_SASL_PASSWORD"},
+		{Key: "sasl-username", Usual: "KAFKA_SASL_USERNAME", Scope: PerSource, Kind: Text, Usage: "SASL user `name` (KAFKA_SASL_USERNAME)"},
+		{Key: "sasl-password", Usual: "KAFKA_SASL_PASSWORD", Scope: PerSource, Kind: Text, Secret: true, Usage: "SASL password"},
+		{Key: "compression", Scope: PerSource, Kind: Text, Default: "none", Words: []string{"none", "gzip", "snappy", "lz4", "zstd"}, Usage: "%s; kafkajs consumers read none and gzip only"},
+		{Key: "topics", Scope: PerSource, Kind: List, Usage: "topics that must exist when the relay starts, `name,…`"},
+		{Key: "create-topics", Scope: PerSource, Kind: Bool, Usage: "create topics that are missing"},
+		between(Setting{Key: "topic-partitions", Scope: PerSource, Kind: Number, Default: "12", Usage: "partitions of a created topic; 0: the broker's default"}, 0, 100_000),
+		between(Setting{Key: "topic-replication", Scope: PerSource, Kind: Number, Default: "0", Usage: "replicas of a created topic; 0: the broker's default"}, 0, 1000),
+	}
+}
+
+// The lease's bounds are the engine's.
+const (
+	minLeaseTTL = 5 * time.Second
+	maxLeaseTTL = time.Hour
+)
+
+func ofEngine() []Setting {
+	ttl := Setting{Key: "lease-ttl", Scope: PerSource, Kind: Duration, Default: "15s", Usage: "how long after a crash the next relay waits, at least 5s"}
+	ttl.ok = func(v any) bool { return v.(time.Duration) >= minLeaseTTL && v.(time.Duration) <= maxLeaseTTL }
+	ttl.want = "at least 5s and at most 1h"
+	return []Setting{
+		positive[time.Duration](Setting{Key: "poll-interval", Scope: PerSource, Kind: Duration, Default: "100ms", Usage: "longest wait between two looks at an idle table"}),
+		positive[int](Setting{Key: "batch-size", Scope: PerSource, Kind: Number, Default: "2000", Usage: "most events in one read"}),
+		positive[int](Setting{Key: "max-in-flight", Scope: PerSource, Kind: Number, Default: "20000", Usage: "most events that are read and not settled"}),
+		positive[int](Setting{Key: "max-in-flight-bytes", Scope: PerSource, Kind: Number, Default: "33554432", Usage: "most memory for them, in `bytes`"}),
+		ttl,
+		positive[time.Duration](Setting{Key: "drain-timeout", Scope: PerSource, Kind: Duration, Default: "10s", Usage: "how long a stop waits for Kafka's acknowledgements"}),
+		positive[time.Duration](Setting{Key: "sweep-interval", Scope: PerSource, Kind: Duration, Default: "30s", Usage: "how often the table is searched for forgotten events"}),
+		positive[time.Duration](Setting{Key: "start-timeout", Scope: PerSource, Kind: Duration, Default: "30s", Usage: "how long to try to reach database and brokers at first"}),
+	}
+}
+
+// positive wants a value above zero.
+func positive[T cmp.Ordered](s Setting) Setting {
+	var zero T
+	s.ok = func(v any) bool { return v.(T) > zero }
+	s.want = fmt.Sprintf("more than %v", zero)
+	return s
+}
+
+func between(s Setting, low, high int) Setting {
+	s.ok = func(v any) bool { return low <= v.(int) && v.(int) <= high }
+	s.want = fmt.Sprintf("%d to %d", low, high)
+	return s
+}
