@@ -15,12 +15,13 @@ const franz, pgx = "github.com/twmb/franz-go", "github.com/jackc/pgx"
 // layers says which packages of this module each public package may import. Siblings do not import each other: what they share lies
 // below them, and what joins them is internal/cli.
 func layers() map[string][]string {
-	middle := []string{"", "operate", "relay", "inbox"}
+	middle := []string{"", "operate", "relay", "competing", "inbox"}
 	return map[string][]string{
 		"":           {},
 		"outboxsql":  {""},
 		"operate":    {""},
 		"relay":      {""},
+		"competing":  {"", "relay"},
 		"inbox":      {""},
 		"kafka":      middle,
 		"postgres":   middle,
@@ -38,6 +39,8 @@ func unreachable() map[string][]string {
 		"":      {franz, "net/http", "html/template", "flag"},
 		"relay": {franz, pgx, "net/http", "html/template", "flag", "database/sql"},
 		"inbox": {franz, "net/http"},
+
+		"competing": {franz, pgx, "net/http", "html/template", "flag", "database/sql"},
 	}
 }
 

@@ -17,11 +17,14 @@ CREATE TABLE outbox.relay (
     owner      uuid        NOT NULL,
     name       text        NOT NULL,
     version    text        NOT NULL,
+    mode       text        NOT NULL DEFAULT 'leased' CHECK (mode IN ('leased', 'competing')),
     started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     seen_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    expires_at timestamptz,
     PRIMARY KEY (source, owner)
 );
 COMMENT ON TABLE outbox.relay IS 'The relay processes that were seen, working or waiting.';
+COMMENT ON COLUMN outbox.relay.mode IS 'A leased relay owns lanes; a competing one locks rows, and keeps leased ones out until expires_at.';
 
 CREATE TABLE outbox.lane (
     source              uuid    NOT NULL REFERENCES outbox.source ON DELETE CASCADE,

@@ -1,0 +1,124 @@
+package competing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/outbox-relay/outbox/relay"
+)
+
+// registration keeps a relay registered and, when it cannot, silences it in time. The time is counted from SENDING the last good renewal, by this
+// process's monotonic clock: the database counted its TTL from a later moment.
+type registration struct {
+	source  Registrar
+	owner   relay.Owner
+	ttl     time.Duration
+	silence time.Duration
+	now     func() time.Time
+	// destroy silences the relay. It runs on a timer's goroutine, so that no slow statement can delay it.
+	destroy func()
+
+	mu sync.Mutex
+	// deadline is when the relay must be silent.
+	deadline      time.Time
+	timer         *time.Timer
+	lost, stopped bool
+}
+
+// register registers and starts the countdown.
+func (g *registration) register(ctx context.Context) error {
+	sent := g.now()
+	if err := g.source.Register(ctx, g.owner, g.ttl); err != nil {
+		return fmt.Errorf("register: %w", err)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.deadline = sent.Add(g.silence)
+	g.timer = time.AfterFunc(g.deadline.Sub(g.now()), g.expire)
+	return nil
+}
+
+// expire silences the relay, once, and never after stop: the client may be another term's by then.
+func (g *registration) expire() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.lost || g.stopped {
+		return
+	}
+	g.lost = true
+	g.destroy()
+}
+
+func (g *registration) expired() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.lost
+}
+
+// remaining is how long the relay may still talk to the brokers.
+func (g *registration) remaining() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return max(0, g.deadline.Sub(g.now()))
+}
+
+// extend begins the countdown anew from sent; false when the relay was silenced meanwhile.
+func (g *registration) extend(sent time.Time) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.lost {
+		return false
+	}
+	g.deadline = sent.Add(g.silence)
+	g.timer.Reset(g.deadline.Sub(g.now()))
+	return true
+}
+
+// stop ends the countdown. It returns after a silencing that has begun.
+func (g *registration) stop() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.stopped = true
+	g.timer.Stop()
+}
+
+// run renews until ctx ends. It returns relay.ErrLeaseLost, or why it cannot know.
+func (g *registration) run(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(g.ttl / 3):
+		}
+		sent := g.now()
+		err := g.renew(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return nil //nolint:nilerr // the work has ended: what the renewal met does not matter any more
+		case g.expired(), g.remaining() == 0:
+			g.expire()
+			return g.tooLate()
+		case errors.Is(err, relay.ErrLeaseLost):
+			g.expire()
+			return fmt.Errorf("renew registration: %w", err)
+		case err != nil:
+			return fmt.Errorf("renew registration: %w", err)
+		}
+		if !g.extend(sent) {
+			return g.tooLate()
+		}
+	}
+}
+
+func (g *registration) tooLate() error {
+	return fmt.Errorf("renew registration: not renewed within %s: %w", g.silence, relay.ErrLeaseLost)
+}
+
+func (g *registration) renew(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, g.remaining())
+	defer cancel()
+	return g.source.Renew(ctx, g.owner, g.ttl)
+}

@@ -1,0 +1,212 @@
+package competing
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/outbox-relay/outbox/relay"
+)
+
+// Relay takes a source's unpublished events to Kafka, beside others that lock rows. Make one with [New].
+type Relay struct {
+	source    Source
+	publisher relay.Publisher
+	cfg       Config
+	owner     relay.Owner
+	held      *held
+	counters  counters
+	// opened tells that a term has begun in this run: from then on a failure is waited out.
+	opened  bool
+	started time.Time
+	// reason is why the relay has not started yet.
+	reason error
+	// unknown is how many events the last term left behind with a destroyed client, and quietUntil until when they may still reach Kafka.
+	unknown    int
+	quietUntil time.Time
+}
+
+// New makes a relay that publishes the events of source through publisher. The error names every setting that is wrong.
+func New(source Source, publisher relay.Publisher, cfg Config) (*Relay, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(publisher.MaxDelay()); err != nil {
+		return nil, fmt.Errorf("relay configuration: %w", err)
+	}
+	id, err := uuid.NewRandom()
+	if err != nil {
+		return nil, fmt.Errorf("draw owner id: %w", err)
+	}
+	return &Relay{
+		source:    source,
+		publisher: publisher,
+		cfg:       cfg,
+		owner:     relay.Owner{ID: id, Name: cfg.Name, Version: cfg.Version},
+		held:      newHeld(cfg),
+	}, nil
+}
+
+const (
+	minBackoff = 100 * time.Millisecond
+	maxBackoff = 5 * time.Second
+	// attemptTimeout bounds one try at reaching the database or the brokers: what hangs counts as failed.
+	attemptTimeout = 30 * time.Second
+)
+
+// Run works until ctx ends, or, with Config.Once, until a pass finds nothing to take. It then settles what Kafka has acknowledged and withdraws.
+// It returns nil after that, a *relay.DrainError when events were left with Kafka whose outcome nobody knows, and any other error only for what an
+// operator must mend: what cannot be opened at first, lanes that are leased, a topic that must exist. Run may be called once.
+func (r *Relay) Run(ctx context.Context) error {
+	defer r.source.Close()
+	defer r.publisher.Destroy()
+	r.started = r.cfg.now()
+	wait := minBackoff
+	for {
+		began := r.cfg.now()
+		err := r.term(ctx)
+		if done, err := r.finished(ctx, err); done {
+			return err
+		}
+		if r.cfg.now().Sub(began) > maxBackoff {
+			wait = minBackoff
+		}
+		r.counters.lastError.Store(&err)
+		r.noteReason(err)
+		pause := r.pauseAfter(wait)
+		r.cfg.Logger.Warn("relay interrupted", "error", err, "again_in", pause.String())
+		select {
+		case <-ctx.Done():
+			return r.left()
+		case <-time.After(pause):
+		}
+		wait = min(2*wait, maxBackoff)
+	}
+}
+
+// pauseAfter spreads the relays' attempts. After a client was destroyed with events outstanding it outlasts them: one of them must not land behind what
+// the next client sends of its key.
+func (r *Relay) pauseAfter(wait time.Duration) time.Duration {
+	pause := max(wait/2+r.cfg.jitter(wait/2), r.quietUntil.Sub(r.cfg.now()))
+	if !r.opened && r.cfg.StartTimeout > 0 {
+		pause = max(0, min(pause, r.started.Add(r.cfg.StartTimeout).Sub(r.cfg.now())))
+	}
+	return pause
+}
+
+// noteReason remembers why the relay does not start. An attempt that was cut off by the start timeout says nothing of what is wrong.
+func (r *Relay) noteReason(err error) {
+	if r.reason == nil || !errors.Is(err, context.DeadlineExceeded) {
+		r.reason = err
+	}
+}
+
+// finished decides whether the end of a term is the end of the run.
+func (r *Relay) finished(ctx context.Context, err error) (bool, error) {
+	var stop *stopError
+	switch {
+	case errors.As(err, &stop):
+		return true, stop.err
+	case ctx.Err() != nil:
+		return true, r.left()
+	case err == nil:
+		return true, nil
+	case !r.opened && errors.Is(err, relay.ErrConfiguration):
+		return true, err
+	case !r.opened && r.cfg.StartTimeout > 0 && r.cfg.now().Sub(r.started) >= r.cfg.StartTimeout:
+		r.noteReason(err)
+		return true, fmt.Errorf("not started within %s: %w", r.cfg.StartTimeout, r.reason)
+	}
+	return false, nil
+}
+
+// left reports what a stop has to leave behind; nil when that is nothing.
+func (r *Relay) left() error {
+	if r.unknown > 0 {
+		return &relay.DrainError{Outstanding: r.unknown}
+	}
+	return nil
+}
+
+// stopError ends the run.
+type stopError struct{ err error }
+
+func (e *stopError) Error() string { return fmt.Sprintf("stop: %v", e.err) }
+
+// term opens both sides, registers and works until something ends it.
+func (r *Relay) term(ctx context.Context) error {
+	r.counters.turned(r.cfg.now())
+	info, err := r.open(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.checkTopics(ctx); err != nil {
+		return err
+	}
+	g := &registration{
+		source: r.source, owner: r.owner, ttl: r.cfg.LeaseTTL, silence: silence(r.cfg.LeaseTTL, r.publisher.MaxDelay()),
+		now: r.cfg.now, destroy: r.publisher.Destroy,
+	}
+	if err := r.try(ctx, g.register); err != nil {
+		return err
+	}
+	r.cfg.Logger.Warn("competing: events of one key can overtake each other; for order, stop all competing relays and use mode leased",
+		"table", info.Name, "batch_size", r.cfg.BatchSize)
+	r.opened, r.unknown = true, 0
+	return r.work(ctx, g)
+}
+
+func (r *Relay) open(ctx context.Context) (info relay.SourceInfo, err error) {
+	err = r.try(ctx, func(ctx context.Context) error {
+		info, err = r.source.Open(ctx)
+		return err
+	})
+	if err != nil {
+		return info, fmt.Errorf("open source: %w", err)
+	}
+	for _, w := range info.Warnings {
+		r.cfg.Logger.Warn("source", "table", info.Name, "warning", w)
+	}
+	if err := r.try(ctx, r.publisher.Open); err != nil {
+		r.counters.failed(relay.ClassOf(err))
+		return info, fmt.Errorf("open publisher: %w", err)
+	}
+	return info, nil
+}
+
+// try does something that may hang; until the first term has begun, it ends with Config.StartTimeout.
+func (r *Relay) try(ctx context.Context, do func(context.Context) error) error {
+	limit := attemptTimeout
+	if !r.opened && r.cfg.StartTimeout > 0 {
+		limit = min(limit, r.started.Add(r.cfg.StartTimeout).Sub(r.cfg.now()))
+	}
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return do(ctx)
+}
+
+// checkTopics looks for the topics that must exist, while a person stands by.
+func (r *Relay) checkTopics(ctx context.Context) error {
+	if r.opened || len(r.cfg.Topics) == 0 {
+		return nil
+	}
+	var found map[string]error
+	err := r.try(ctx, func(ctx context.Context) (err error) {
+		found, err = r.publisher.CheckTopics(ctx, r.cfg.Topics)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("check topics: %w", err)
+	}
+	var problems []error
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		problems = append(problems, found[name])
+	}
+	if err := errors.Join(problems...); err != nil {
+		return &stopError{fmt.Errorf("topics that must exist: %w", err)}
+	}
+	return nil
+}
