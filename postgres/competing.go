@@ -22,6 +22,8 @@ type Competing struct {
 	base *Source
 	// work holds a transaction open for as long as a pass takes.
 	work *session
+	// every is how often the transaction is looked at while it waits for Kafka.
+	every time.Duration
 }
 
 var (
@@ -44,7 +46,7 @@ func NewCompeting(pool *pgxpool.Pool, cfg Config) (*Competing, error) {
 	}
 	work := newSession("batch")
 	work.limit = passLimit
-	return &Competing{base: base, work: work}, nil
+	return &Competing{base: base, work: work, every: holdInterval}, nil
 }
 
 // Open implements [competing.Source]. What it finds wrong with the table or the rights comes with the statement or command that mends it, and is
@@ -131,7 +133,7 @@ func (c *Competing) Pass(
 	if err != nil {
 		return competing.Result{}, err
 	}
-	p := &pass{row: o.row, settler: o.settler, ask: ask, publish: publish, every: holdInterval}
+	p := &pass{row: o.row, settler: o.settler, ask: ask, publish: publish, every: c.every}
 	err = c.work.run(ctx, p.run)
 	if unprintable(err) && !p.published {
 		p.bare = true
