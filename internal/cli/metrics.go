@@ -79,7 +79,7 @@ func (c *collector) collect(ch chan<- prometheus.Metric, s sourceState) {
 	}
 	metric(c.pending, prometheus.GaugeValue, float64(backlog.Pending))
 	metric(c.oldest, prometheus.GaugeValue, backlog.OldestAge.Seconds())
-	metric(c.parked, prometheus.GaugeValue, float64(backlog.ParkedKeys))
+	metric(c.parked, prometheus.GaugeValue, float64(max(backlog.ParkedKeys, int64(stats.ParkedKeys))))
 }
 
 func zeroOrOne(b bool) float64 {

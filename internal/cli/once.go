@@ -132,10 +132,13 @@ func (o *onceReport) remaining(stats relay.Stats, parked []relay.ParkedKey) {
 		o.line("parked: topic %s, key %s, event %s (id %d): %s: %s",
 			printable(abridged(p.Topic)), strconv.Quote(abridged(p.PartitionKey)), p.Event.EventID, p.Event.ID, p.Code, printable(p.Reason))
 	}
+	if held := stats.ParkedKeys - len(parked); held > 0 {
+		o.line("held: %s behind an event that failed; the log says which", plural(held, "key"))
+	}
 	for _, name := range slices.Sorted(maps.Keys(stats.HeldTopics)) {
 		o.line("held: %v", explain(stats.HeldTopics[name]))
 	}
-	if o.remains = len(parked)+len(stats.HeldTopics) > 0; o.remains {
+	if o.remains = max(len(parked), stats.ParkedKeys)+len(stats.HeldTopics) > 0; o.remains {
 		o.line("their events remain: see outbox status and outbox keys --help")
 	}
 }

@@ -22,8 +22,13 @@ type relayFleet = fleet.Fleet[*sourceRelay]
 
 // sourceRelay is the relay of one source, with its table for what the engine does not know.
 type sourceRelay struct {
-	*relay.Relay
-	source *postgres.Source
+	fleet.Engine
+	source backlog
+}
+
+// backlog tells what waits in a table.
+type backlog interface {
+	Backlog(ctx context.Context) (postgres.Backlog, error)
 }
 
 // part is one source as it was configured. It shares nothing with another: what fails in one cannot be felt in the other.
@@ -138,6 +143,9 @@ func members(parts []*part) []fleet.Member[*sourceRelay] {
 
 // wire joins source, publisher and engine. It connects to nothing.
 func (p *part) wire(log *slog.Logger) (*sourceRelay, error) {
+	if p.cfg.Mode == modeCompeting {
+		return p.wireCompeting(log)
+	}
 	source, err := postgres.New(p.pool, p.postgres(log))
 	if err != nil {
 		return nil, err

@@ -28,11 +28,18 @@ still open, and says how many there are.
 With --config it reads a YAML file, in which settings go by the flags' names. A
 list of sources there makes one process serve several tables or databases, each
 by its own connections, limits and Kafka client: when one fails, the others go
-on, and it is tried again. The process ends when none of them comes up.`,
+on, and it is tried again. The process ends when none of them comes up.
+
+With --mode competing it locks rows with SKIP LOCKED, publishes them and marks
+them in one transaction, in batches of 50, for a migration: it may run beside
+relays that do the same, and nothing is published twice while all of them live.
+It keeps no order between relays. It does not start while a relay of mode leased
+has lanes, and such a relay does not start while this one lives.`,
 		Example: `  DATABASE_URL=postgres://relay@db/shop KAFKA_BROKERS=kafka:9092 outbox relay --listen :9090
   outbox relay --once
   outbox relay --table orders.outbox_event --settle delete --poll-interval 20ms
-  outbox relay --config outbox.yaml`,
+  outbox relay --config outbox.yaml
+  outbox relay --mode competing`,
 		Annotations: map[string]string{collects: "environment"},
 		RunE:        func(cmd *cobra.Command, _ []string) error { return a.runRelay(cmd) },
 	}

@@ -32,6 +32,8 @@ type Source struct {
 	Table            string `koanf:"table"`
 	// Settle is mark or delete.
 	Settle string `koanf:"settle"`
+	// Mode is leased or competing.
+	Mode string `koanf:"mode"`
 
 	// Brokers are host:port.
 	Brokers  []string `koanf:"brokers"`
@@ -75,6 +77,12 @@ func (s *Source) Named(key string) string {
 		return s.entry + ": " + key
 	}
 	return "--" + key
+}
+
+// Made tells that somebody has made the setting, be it to what it is by default.
+func (s *Source) Made(key string) bool {
+	_, made := s.origins[key]
+	return made
 }
 
 // Typed tells that the setting was made on the command line, which every user of the machine can read.

@@ -58,7 +58,7 @@ func TestWithoutAFileThereIsOneSourceWithoutAName(t *testing.T) {
 	t.Parallel()
 	c := mustLoad(t, given{env: Environment{"KAFKA_BROKERS": "a:1, b:2", "DATABASE_URL": "postgres://h/d"}, args: []string{"--listen", ":9"}})
 	want := Source{
-		DatabaseURL: "postgres://h/d", Table: "public.outbox_event", Settle: "mark",
+		DatabaseURL: "postgres://h/d", Table: "public.outbox_event", Settle: "mark", Mode: "leased",
 		Brokers: []string{"a:1", "b:2"}, ClientID: "outbox-relay", Compression: "none", TopicPartitions: 12,
 		PollInterval: 100 * time.Millisecond, BatchSize: 2000, MaxInFlight: 20_000, MaxInFlightBytes: 32 << 20,
 		LeaseTTL: 15 * time.Second, DrainTimeout: 10 * time.Second, SweepInterval: 30 * time.Second, StartTimeout: 30 * time.Second,
