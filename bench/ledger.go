@@ -7,27 +7,11 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // ledger holds what must arrive: the id of each event by its event id.
 type ledger map[uuid.UUID]int64
-
-// readLedger takes down the table as it is.
-func (s *stand) readLedger(ctx context.Context) (ledger, error) {
-	rows, err := s.pool.Query(ctx, `SELECT event_id, id FROM outbox_event`)
-	if err != nil {
-		return nil, fmt.Errorf("read ledger: %w", err)
-	}
-	l := ledger{}
-	var event [16]byte
-	var id int64
-	if _, err := pgx.ForEachRow(rows, []any{&event, &id}, func() error { l[event] = id; return nil }); err != nil {
-		return nil, fmt.Errorf("read ledger: %w", err)
-	}
-	return l, nil
-}
 
 // audit compares records with a ledger, in the order in which they are read.
 type audit struct {
@@ -82,25 +66,31 @@ func eventID(r *kgo.Record) (uuid.UUID, error) {
 }
 
 // verify reads the whole topic and fails unless it holds exactly the ledger, and the table agrees.
-func (s *stand) verify(ctx context.Context, topic string, l ledger) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
-	var left int
-	if err := s.pool.QueryRow(ctx, `SELECT count(*) FROM outbox_event WHERE published_at IS NULL`).Scan(&left); err != nil {
-		return fmt.Errorf("count unpublished events: %w", err)
+func (s *stand) verify(ctx context.Context, topic string, t *outboxTable, l ledger) error {
+	left, err := t.unsettled(ctx)
+	if err != nil {
+		return err
 	}
 	if left > 0 {
 		return fmt.Errorf("%d of %d events are not settled", left, len(l))
 	}
-	size, err := s.topicSize(ctx, topic)
+	a, err := s.audit(ctx, topic, l)
 	if err != nil {
 		return err
 	}
-	a := newAudit(l)
-	if err := s.readTopic(ctx, topic, size, a.record); err != nil {
-		return err
-	}
 	return a.verdict()
+}
+
+// audit reads the whole topic.
+func (s *stand) audit(ctx context.Context, topic string, l ledger) (*audit, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+	defer cancel()
+	size, err := s.topicSize(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	a := newAudit(l)
+	return a, s.readTopic(ctx, topic, size, a.record)
 }
 
 // topicSize is the number of records: end offsets alone, as each topic is new and nothing in it is transactional.

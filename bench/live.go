@@ -93,7 +93,7 @@ func usualSubject() string { return fmt.Sprintf("reference, every %s", usualPaus
 // liveOne lets the writers write while the subject publishes.
 func (b *bench) liveOne(ctx context.Context, s subject, d time.Duration) (c clocks, err error) {
 	err = b.stand.withTopic(ctx, func(topic string) error {
-		if err := errors.Join(b.stand.clear(ctx), b.stand.rest(ctx)); err != nil {
+		if err := errors.Join(b.stand.table.clear(ctx), b.stand.table.rest(ctx)); err != nil {
 			return err
 		}
 		l, err := b.stand.listen(ctx, topic)
@@ -106,11 +106,11 @@ func (b *bench) liveOne(ctx context.Context, s subject, d time.Duration) (c cloc
 			return err
 		}
 		c = l.latencies(commits)
-		ledger, err := b.stand.readLedger(ctx)
+		ledger, err := b.stand.table.ledger(ctx)
 		if err != nil {
 			return err
 		}
-		return b.stand.verify(ctx, topic, ledger)
+		return b.stand.verify(ctx, topic, b.stand.table, ledger)
 	})
 	return c, err
 }
@@ -148,7 +148,7 @@ func (b *bench) write(ctx context.Context, load load, l *listener) (commits, err
 		return nil, err
 	}
 	began := time.Now()
-	interval := time.Duration(b.writers) * time.Second / time.Duration(b.rate)
+	interval := b.interval()
 	found, err := w.each(func(one *writer) error {
 		return one.keepWriting(ctx, began.Add(one.offset(interval)), interval, began.Add(opening+load.time))
 	})

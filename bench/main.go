@@ -62,18 +62,40 @@ type bench struct {
 	progress io.Writer
 }
 
+// part is something that the program can measure.
+type part struct {
+	name string
+	run  func(*bench, context.Context) ([]Measure, error)
+	// processes tells that it needs the kernel's view of processes, which only Linux gives.
+	processes bool
+	// named tells that a smoke test leaves it out unless it is named: for the time that it takes.
+	named bool
+}
+
+// parts are what can be measured, in the order of the report.
+func parts() []part {
+	return []part{
+		{name: "drain", run: (*bench).drain},
+		{name: "live", run: (*bench).live},
+		{name: "memory", run: (*bench).memory, processes: true},
+		{name: "onekey", run: (*bench).oneKey},
+		{name: "held", run: (*bench).held},
+		{name: "watermill", run: (*bench).watermill},
+		{name: "relays", run: (*bench).relays, processes: true, named: true},
+		{name: "takeover", run: (*bench).takeover, processes: true, named: true},
+		{name: "idle", run: (*bench).idle, processes: true},
+		{name: "large", run: (*bench).large},
+	}
+}
+
 // measure runs the parts that were asked for.
 func (b *bench) measure(ctx context.Context) ([]Measure, error) {
-	parts := []struct {
-		name string
-		run  func(context.Context) ([]Measure, error)
-	}{{"drain", b.drain}, {"live", b.live}, {"memory", b.memory}}
 	var all []Measure
-	for _, p := range parts {
-		if b.what != "all" && b.what != p.name {
+	for _, p := range parts() {
+		if !b.wants(p) {
 			continue
 		}
-		found, err := p.run(ctx)
+		found, err := p.run(b, ctx)
 		all = append(all, found...)
 		if err != nil {
 			return all, fmt.Errorf("measure %s: %w", p.name, err)

@@ -2,17 +2,17 @@ package main
 
 import "slices"
 
-// Measure is one comparison: a figure of the relay's beside that of something else, pair by pair.
+// Measure is one comparison: a figure of the relay's beside that of something else, pair by pair; or such a figure alone.
 type Measure struct {
 	Name string `json:"name"`
 	Unit string `json:"unit"`
-	// Ours and Other have a value for each pair; Against says what the other is.
+	// Ours and Other have a value for each pair; Against says what the other is, "" when there is none.
 	Ours    Series `json:"ours"`
-	Against string `json:"against"`
-	Other   Series `json:"other"`
+	Against string `json:"against,omitempty"`
+	Other   Series `json:"other,omitzero"`
 	// Ratio is taken within each pair, by the direction that Better names.
 	Better direction `json:"better"`
-	Ratio  Ratio     `json:"ratio"`
+	Ratio  Ratio     `json:"ratio,omitzero"`
 	// Target is what the product wants to reach; "" for none. Met tells whether it did.
 	Target string `json:"target,omitempty"`
 	Met    bool   `json:"met,omitempty"`
@@ -56,6 +56,12 @@ func compare(m Measure, ours, other []float64) Measure {
 		ratios[i] = a / b
 	}
 	m.Ratio = Ratio{Series: series(ratios), Min: slices.Min(ratios), Max: slices.Max(ratios)}
+	return m
+}
+
+// alone fills the figures of a measure in that is compared with nothing but its target. There is at least one value.
+func alone(m Measure, ours []float64) Measure {
+	m.Ours = series(ours)
 	return m
 }
 

@@ -6,77 +6,51 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
 )
 
 // memory measures the peak resident memory of the relay as a process of its own, with a large backlog and with a hundredth of it.
-func (b *bench) memory(ctx context.Context) ([]Measure, error) {
-	dir, err := os.MkdirTemp("", "outbox-bench-")
-	if err != nil {
-		return nil, fmt.Errorf("make folder: %w", err)
-	}
-	defer os.RemoveAll(dir)
-	program, err := build(ctx, dir)
-	if err != nil {
-		return nil, err
-	}
+func (b *bench) memory(ctx context.Context) (all []Measure, err error) {
 	small := b.memoryRows / 100
-	var peaks, smallPeaks []float64
-	pairs := b.pairs
-	if b.smoke {
-		pairs = 1
+	peak := func(p program, rows int) turn {
+		return turn{"relay, backlog of " + number(float64(rows)), func(ctx context.Context) (float64, error) { return b.memoryOne(ctx, p, rows) }}
 	}
-	for pair := range pairs {
-		for _, run := range []struct {
-			rows  int
-			peaks *[]float64
-		}{{b.memoryRows, &peaks}, {small, &smallPeaks}} {
-			peak, err := b.memoryOne(ctx, program, run.rows)
-			if err != nil {
-				return nil, fmt.Errorf("backlog of %d: %w", run.rows, err)
-			}
-			*run.peaks = append(*run.peaks, peak)
-			b.say("memory %d/%d  backlog of %-9d %6.1f MB", pair+1, pairs, run.rows, peak)
-		}
-	}
-	m := compare(Measure{
-		Name: "memory: backlog of " + number(float64(b.memoryRows)), Unit: "MB",
-		Against: "relay, backlog of " + number(float64(small)), Better: lower,
-	}, peaks, smallPeaks)
-	m.aim("below 100 MB", m.Ours.Median < 100)
-	return []Measure{m}, nil
-}
-
-// build makes the program from the repository around the bench.
-func build(ctx context.Context, dir string) (string, error) {
-	program := filepath.Join(dir, "outbox")
-	out, err := exec.CommandContext(ctx, "go", "build", "-C", "..", "-o", program, "./cmd/outbox").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build cmd/outbox (run the bench in its own folder): %w\n%s", err, out)
-	}
-	return program, nil
-}
-
-// memoryOne returns the peak in megabytes of 1,000,000 bytes.
-func (b *bench) memoryOne(ctx context.Context, program string, rows int) (peak float64, err error) {
-	err = b.stand.withTopic(ctx, func(topic string) error {
-		l, err := b.stand.backlog(ctx, rows, topic)
+	err = b.withProgram(ctx, func(p program) error {
+		large, other := peak(p, b.memoryRows), peak(p, small)
+		peaks, err := b.inTurns(ctx, "memory", "MB", large, other)
 		if err != nil {
 			return err
 		}
-		cmd := exec.CommandContext(ctx, program, "relay", "--once", "--create-topics")
-		// Nothing of this process's environment but what the relay is to be measured with: a GOGC or GOMEMLIMIT would change the result.
-		cmd.Env = []string{
-			"DATABASE_URL=" + b.stand.server.URL("postgres"),
-			"KAFKA_BROKERS=" + strings.Join(b.stand.cluster.Brokers(), ","),
-		}
-		if peak, err = watch(cmd); err != nil {
+		m := compare(Measure{
+			Name: "memory: backlog of " + number(float64(b.memoryRows)), Unit: "MB", Against: other.name, Better: lower,
+		}, peaks[large.name], peaks[other.name])
+		m.aim("below 100 MB", m.Ours.Median < 100)
+		all = append(all, m)
+		return nil
+	})
+	return all, err
+}
+
+// memoryOne returns the peak in megabytes of 1,000,000 bytes.
+func (b *bench) memoryOne(ctx context.Context, p program, rows int) (peak float64, err error) {
+	table := b.stand.table
+	err = b.stand.withTopic(ctx, func(topic string) error {
+		if err := table.clear(ctx); err != nil {
 			return err
 		}
-		return b.stand.verify(ctx, topic, l)
+		l, err := table.fill(ctx, backlog{topic: topic, rows: rows})
+		if err != nil {
+			return err
+		}
+		if err := table.rest(ctx); err != nil {
+			return err
+		}
+		if peak, err = watch(p.relay(ctx, "", "--once", "--create-topics")); err != nil {
+			return err
+		}
+		return b.stand.verify(ctx, topic, table, l)
 	})
 	return peak, err
 }
@@ -84,27 +58,24 @@ func (b *bench) memoryOne(ctx context.Context, program string, rows int) (peak f
 // watch runs the command to its end. The kernel keeps the peak itself, so only growth in the last moments can be missed. The rusage of the
 // ended process is of no use: it begins with the peak of the process that started it.
 func watch(cmd *exec.Cmd) (peak float64, err error) {
-	var out strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
-		return 0, fmt.Errorf("start the relay: %w", err)
+	p, err := start(cmd)
+	if err != nil {
+		return 0, err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		select {
-		case err := <-ended:
-			if err != nil {
-				return 0, fmt.Errorf("the relay: %w\n%s", err, out.String())
+		case <-p.ended:
+			if p.err != nil {
+				return 0, fmt.Errorf("the relay: %w\n%s", p.err, p.out)
 			}
 			if peak == 0 {
 				return 0, errors.New("the relay ended before its memory could be read")
 			}
 			return peak, nil
 		case <-tick.C:
-			if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid)); err == nil {
+			if text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.pid())); err == nil {
 				peak = max(peak, peakOf(string(text)))
 			}
 		}

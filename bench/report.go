@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -28,10 +29,20 @@ func (r Report) print(out io.Writer) {
 	line("measure", "relay", "against", "its figure", "times better (range)", "target")
 	line("---", "---", "---", "---", "---", "---")
 	for _, m := range r.Measures {
-		line(m.Name, number(m.Ours.Median)+" "+m.Unit, m.Against, number(m.Other.Median)+" "+m.Unit,
-			fmt.Sprintf("%.2f (%.2f–%.2f)", m.Ratio.Median, m.Ratio.Min, m.Ratio.Max), m.target())
+		line(m.cells()...)
 	}
 	w.Flush()
+}
+
+// cells are a row of the table. A measure that stands alone has its range beside the figure.
+func (m Measure) cells() []string {
+	ours := number(m.Ours.Median) + " " + m.Unit
+	if m.Against == "" {
+		low, high := slices.Min(m.Ours.Values), slices.Max(m.Ours.Values)
+		return []string{m.Name, fmt.Sprintf("%s (%s–%s)", ours, number(low), number(high)), "", "", "", m.target()}
+	}
+	return []string{m.Name, ours, m.Against, number(m.Other.Median) + " " + m.Unit,
+		fmt.Sprintf("%.2f (%.2f–%.2f)", m.Ratio.Median, m.Ratio.Min, m.Ratio.Max), m.target()}
 }
 
 func (m Measure) target() string {
@@ -44,8 +55,11 @@ func (m Measure) target() string {
 	return m.Target + ": missed"
 }
 
-// number shows small values with a decimal and large ones with separators.
+// number shows very small values with two decimals, small ones with one, and large ones with separators.
 func number(v float64) string {
+	if v < 10 {
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	}
 	if v < 100 {
 		return strconv.FormatFloat(v, 'f', 1, 64)
 	}

@@ -20,6 +20,12 @@ type settings struct {
 	writers    int
 	liveFor    time.Duration
 	memoryRows int
+	millRows   int
+	relayRows  int
+	leaseTTL   time.Duration
+	idleFor    time.Duration
+	largeRows  int
+	parked     int
 	smoke      bool
 	json       string
 	cpuProfile string
@@ -53,15 +59,21 @@ func (s *settings) flags(out io.Writer) *flag.FlagSet {
 	f := flag.NewFlagSet("bench", flag.ContinueOnError)
 	f.SetOutput(out)
 	f.Usage = func() {
-		fmt.Fprintln(out, "usage: go run . [drain|live|memory|all] [flags]")
+		fmt.Fprintf(out, "usage: go run . [%s] [flags]\n", strings.Join(names(), "|"))
 		f.PrintDefaults()
 	}
 	f.IntVar(&s.pairs, "pairs", 5, "how often each comparison is repeated; the medians of these are reported")
-	f.IntVar(&s.rows, "rows", 200_000, "drain: events in the backlog")
-	f.IntVar(&s.rate, "rate", 1000, "live: events a second, all writers together")
-	f.IntVar(&s.writers, "writers", 8, "live: how many writers, each with a connection")
+	f.IntVar(&s.rows, "rows", 200_000, "drain, onekey, held: events in the backlog")
+	f.IntVar(&s.rate, "rate", 1000, "live, takeover: events a second, all writers together")
+	f.IntVar(&s.writers, "writers", 8, "live, takeover: how many writers, each with a connection")
 	f.DurationVar(&s.liveFor, "live-for", 10*time.Second, "live: how long the writers write")
 	f.IntVar(&s.memoryRows, "memory-rows", 1_000_000, "memory: events in the large backlog; the small one holds a hundredth")
+	f.IntVar(&s.millRows, "watermill-rows", 100_000, "watermill: events in the backlog")
+	f.IntVar(&s.relayRows, "relay-rows", 200_000, "relays: events in the backlog")
+	f.DurationVar(&s.leaseTTL, "lease-ttl", 15*time.Second, "takeover: how long a lease of the relays lasts, at least 5s")
+	f.DurationVar(&s.idleFor, "idle-for", time.Minute, "idle: how long the relay is looked at")
+	f.IntVar(&s.largeRows, "large-rows", 10_000_000, "large: rows of the table; a hundredth more is the backlog")
+	f.IntVar(&s.parked, "parked", 1000, "large: how many keys are parked, each with 10 events")
 	f.BoolVar(&s.smoke, "smoke", false, "tiny sizes; fail only if something is wrong: lost, repeated, out of order, or slower than the reference")
 	f.StringVar(&s.json, "json", "", "also write all figures to this `file`")
 	f.StringVar(&s.cpuProfile, "cpuprofile", "", "drain: write a CPU profile of the relay's first run to this `file`")
@@ -82,29 +94,54 @@ func (s *settings) shrink(f *flag.FlagSet) {
 	tiny("rows", func() { s.rows = 20_000 })
 	tiny("live-for", func() { s.liveFor = 2 * time.Second })
 	tiny("memory-rows", func() { s.memoryRows = 50_000 })
+	tiny("watermill-rows", func() { s.millRows = 5000 })
+	tiny("relay-rows", func() { s.relayRows = 20_000 })
+	tiny("lease-ttl", func() { s.leaseTTL = 5 * time.Second })
+	tiny("idle-for", func() { s.idleFor = 2 * time.Second })
+	tiny("large-rows", func() { s.largeRows = 200_000 })
+	tiny("parked", func() { s.parked = 100 })
 }
 
 // validate returns all that is wrong.
 func (s *settings) validate() error {
 	var errs []error
-	if !slices.Contains([]string{"drain", "live", "memory", "all"}, s.what) {
-		errs = append(errs, fmt.Errorf("%q is nothing to measure: use drain, live, memory or all", s.what))
+	if !slices.Contains(names(), s.what) {
+		errs = append(errs, fmt.Errorf("%q is nothing to measure: use one of %s", s.what, strings.Join(names(), ", ")))
 	}
 	for _, n := range []struct {
-		name  string
-		value int
-	}{{"pairs", s.pairs}, {"rows", s.rows}, {"rate", s.rate}, {"writers", s.writers}, {"memory-rows", s.memoryRows / 100}, {"live-for", int(s.liveFor)}} {
-		if n.value < 1 {
+		name         string
+		value, least int
+	}{
+		{"pairs", s.pairs, 1}, {"rows", s.rows, 1}, {"rate", s.rate, 1}, {"writers", s.writers, 1}, {"memory-rows", s.memoryRows, 100},
+		{"live-for", int(s.liveFor), 1}, {"watermill-rows", s.millRows, 1}, {"relay-rows", s.relayRows, 1}, {"lease-ttl", int(s.leaseTTL), int(5 * time.Second)},
+		{"idle-for", int(s.idleFor), int(time.Second)}, {"parked", s.parked, 1}, {"large-rows", s.largeRows, 100 + s.parked*parkedEvents},
+	} {
+		if n.value < n.least {
 			errs = append(errs, fmt.Errorf("--%s is too small", n.name))
 		}
 	}
-	if runtime.GOOS != "linux" && (s.what == "memory" || s.what == "all") {
-		errs = append(errs, errors.New("memory is read from /proc, which only Linux has: name drain or live"))
+	for _, p := range parts() {
+		if runtime.GOOS != "linux" && p.processes && s.wants(p) {
+			errs = append(errs, fmt.Errorf("%s looks at processes as only Linux shows them: name another part", p.name))
+		}
 	}
 	return errors.Join(errs...)
 }
 
+// names are what can be named on the command line.
+func names() (all []string) {
+	for _, p := range parts() {
+		all = append(all, p.name)
+	}
+	return append(all, "all")
+}
+
+// wants tells whether the part is to be measured.
+func (s *settings) wants(p part) bool {
+	return s.what == p.name || s.what == "all" && !(s.smoke && p.named)
+}
+
 func (s *settings) describe() string {
-	return fmt.Sprintf("%d pairs; drain %d events, %d keys; live %d events/s, %d writers, %s; memory %d events",
-		s.pairs, s.rows, keys, s.rate, s.writers, s.liveFor, s.memoryRows)
+	return fmt.Sprintf("%d pairs; drain %d events, %d keys; live %d events/s, %d writers, %s; memory %d events; watermill %d; relays %d; takeover: lease %s; idle %s; large %d rows",
+		s.pairs, s.rows, keys, s.rate, s.writers, s.liveFor, s.memoryRows, s.millRows, s.relayRows, s.leaseTTL, s.idleFor, s.largeRows)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -28,6 +27,7 @@ type stand struct {
 	server  *devpg.Server
 	cluster *devkafka.Cluster
 	pool    *pgxpool.Pool
+	table   *outboxTable // the one that most runs use
 	client  *kgo.Client
 	admin   *kadm.Client
 	topics  int // how many were made
@@ -91,6 +91,7 @@ INSERT INTO bench_order (id) SELECT i::text FROM generate_series(0, %d) i`
 	if _, err := conn.Exec(ctx, fmt.Sprintf(sql, keys-1)); err != nil {
 		return fmt.Errorf("make business table: %w", err)
 	}
+	s.table = &outboxTable{pool: s.pool, name: "outbox_event"}
 	return nil
 }
 
@@ -114,15 +115,19 @@ func (s *stand) Close() {
 func (s *stand) newTopic(ctx context.Context) (string, error) {
 	s.topics++
 	name := fmt.Sprintf("bench-service.order.confirmed-%d", s.topics)
+	return name, s.makeTopic(ctx, name)
+}
+
+func (s *stand) makeTopic(ctx context.Context, name string) error {
 	stamp := "LogAppendTime"
 	made, err := s.admin.CreateTopics(ctx, partitions, 1, map[string]*string{"message.timestamp.type": &stamp}, name)
 	if err == nil {
 		err = made[name].Err
 	}
 	if err != nil {
-		return "", fmt.Errorf("create topic %s: %w", name, err)
+		return fmt.Errorf("create topic %s: %w", name, err)
 	}
-	return name, nil
+	return nil
 }
 
 // dropTopic gives the disk back. It works also when the run was interrupted.
@@ -146,15 +151,4 @@ func (s *stand) withTopic(ctx context.Context, do func(topic string) error) erro
 		return err
 	}
 	return errors.Join(do(topic), s.dropTopic(ctx, topic))
-}
-
-// rest brings every run to the same beginning: nothing of the run before is left to be written or collected.
-func (s *stand) rest(ctx context.Context) error {
-	for _, sql := range []string{"VACUUM ANALYZE outbox_event", "VACUUM ANALYZE bench_order", "CHECKPOINT"} {
-		if _, err := s.pool.Exec(ctx, sql); err != nil {
-			return fmt.Errorf("run %s: %w", sql, err)
-		}
-	}
-	runtime.GC()
-	return nil
 }

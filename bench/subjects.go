@@ -36,18 +36,19 @@ func (b *bench) warmUp(subjects []subject, run func(subject) error) error {
 
 // relayOnce is the relay, embedded, until the backlog is gone.
 func (b *bench) relayOnce(settle postgres.SettleMode) subject {
-	return subject{"relay, " + settle.String(), b.embed(settle, relay.Config{Once: true})}
+	return subject{"relay, " + settle.String(), b.embed(postgres.Config{Settle: settle}, relay.Config{Once: true})}
 }
 
 // relayFollowing is the relay with its defaults.
 func (b *bench) relayFollowing() subject {
-	return subject{"relay", b.embed(postgres.Mark, relay.Config{})}
+	return subject{"relay", b.embed(postgres.Config{Settle: postgres.Mark}, relay.Config{})}
 }
 
-func (b *bench) embed(settle postgres.SettleMode, cfg relay.Config) func(context.Context) error {
+func (b *bench) embed(table postgres.Config, cfg relay.Config) func(context.Context) error {
 	log := warnings(b.progress)
+	table.Logger, cfg.Logger = log, log
 	return func(ctx context.Context) error {
-		source, err := postgres.New(b.stand.pool, postgres.Config{Settle: settle, Logger: log})
+		source, err := postgres.New(b.stand.pool, table)
 		if err != nil {
 			return err
 		}
@@ -55,7 +56,6 @@ func (b *bench) embed(settle postgres.SettleMode, cfg relay.Config) func(context
 		if err != nil {
 			return err
 		}
-		cfg.Logger = log
 		engine, err := relay.New(source, publisher, cfg)
 		if err != nil {
 			return err

@@ -93,6 +93,22 @@ func (w *writer) keepWriting(ctx context.Context, next time.Time, interval time.
 	return nil
 }
 
+// writeUntil writes in intervals until stop is closed; a transaction that was begun is finished.
+func (w *writer) writeUntil(ctx context.Context, stop <-chan struct{}, interval time.Duration) error {
+	for next := time.Now().Add(w.offset(interval)); ; next = next.Add(interval) {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-stop:
+			return nil
+		case <-time.After(time.Until(next)):
+		}
+		if err := w.write(ctx); err != nil {
+			return err
+		}
+	}
+}
+
 // write is the business transaction: the row lock of the aggregate, then the event, by the product's own library.
 func (w *writer) write(ctx context.Context) error {
 	event, err := w.event()
