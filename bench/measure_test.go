@@ -106,6 +106,20 @@ func TestTheReportSaysWhatWasMeasured(t *testing.T) {
 	}
 }
 
+func TestAMeasureThatStandsAloneHasItsRangeBesideIt(t *testing.T) {
+	t.Parallel()
+	m := alone(Measure{Name: "takeover", Unit: "s", Better: lower}, []float64{0.4, 0.25, 12})
+	m.aim("below 1 s", true)
+	got := strings.Join(m.cells(), " | ")
+	if want := "takeover | 0.40 s (0.25–12.0) |  |  |  | below 1 s: met"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	text, err := json.Marshal(m)
+	if err != nil || strings.Contains(string(text), "ratio") || strings.Contains(string(text), "other") {
+		t.Errorf("got %s, %v, want neither another figure nor a ratio", text, err)
+	}
+}
+
 func TestPeakIsReadFromTheStatusOfAProcess(t *testing.T) {
 	t.Parallel()
 	if got := peakOf("Name:\toutbox\nVmPeak:\t 2000000 kB\nVmHWM:\t   50000 kB\nVmRSS:\t 100 kB\n"); got != 51.2 {

@@ -37,3 +37,37 @@ func TestEverythingWrongIsSaidAtOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestASmokeTestOfEverythingLeavesOutWhatMustBeNamed(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"":                 "drain live memory onekey held watermill relays takeover idle large",
+		"--smoke":          "drain live memory onekey held watermill idle large",
+		"takeover --smoke": "takeover",
+		"relays":           "relays",
+	} {
+		s, err := parse(strings.Fields(args), io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, p := range parts() {
+			if s.wants(p) {
+				got = append(got, p.name)
+			}
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q: got %q, want %q", args, got, want)
+		}
+	}
+}
+
+func TestALeaseOfARelayIsNotShorterThanItTakes(t *testing.T) {
+	t.Parallel()
+	if _, err := parse(strings.Fields("takeover --lease-ttl 4s"), io.Discard); err == nil || !strings.Contains(err.Error(), "--lease-ttl") {
+		t.Errorf("got %v, want one that names --lease-ttl", err)
+	}
+	if _, err := parse(strings.Fields("large --large-rows 9000"), io.Discard); err == nil || !strings.Contains(err.Error(), "--large-rows") {
+		t.Errorf("parked keys need more rows: got %v, want one that names --large-rows", err)
+	}
+}
