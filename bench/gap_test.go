@@ -58,14 +58,14 @@ func TestTheGapEndsWithTheFirstRecordOfAnotherRelay(t *testing.T) {
 	l := heard(
 		published(1, "a", 50, 7),
 		published(2, "a", 110, 7),  // the victim goes on for a moment
-		published(3, "d", 120, 9),  // the other relay, in a lane of its own
+		published(3, "d", 120, 9),  // the other relay, in a lane of its own, long after the commit
 		published(4, "a", 400, 9),  // the first by the next
 		published(5, "b", 900, 9),  // the same lane
 		published(6, "a", 1000, 9), // waited less
 	)
 	v := lane0()
 	v.producers = map[int64]bool{7: true}
-	done := commits{event(1): clock(49), event(2): clock(100), event(3): clock(119), event(4): clock(130), event(5): clock(200), event(6): clock(990)}
+	done := commits{event(1): clock(49), event(2): clock(100), event(3): clock(-5000), event(4): clock(130), event(5): clock(200), event(6): clock(990)}
 	got, err := l.gap(done, clock(100), v)
 	want := gap{first: 300 * time.Millisecond, every: 300 * time.Millisecond, wait: 700 * time.Millisecond}
 	if err != nil || got != want {

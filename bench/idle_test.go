@@ -13,7 +13,7 @@ func TestStatementsAreCountedInTheLog(t *testing.T) {
 2026-01-02 03:04:05.678 UTC [100] DETAIL:  parameters: $1 = 'LOG:  statement: no'
 2026-01-02 03:04:05.678 UTC [100] LOG:  execute stmtcache_1: 
 	WITH a AS (SELECT 'LOG:  statement: no')
-	SELECT 2
+	SELECT 2 -- 2026-01-02 03:04:05.678 UTC [100] LOG:  statement: no
 2026-01-02 03:04:05.678 UTC [100] ERROR:  canceling statement due to user request
 2026-01-02 03:04:05.678 UTC [100] STATEMENT:  SELECT 2
 2026-01-02 03:04:05.678 UTC [98] LOG:  checkpoint complete: wrote 3 buffers

@@ -83,8 +83,8 @@ func parts() []part {
 		{name: "watermill", run: (*bench).watermill},
 		{name: "relays", run: (*bench).relays, processes: true, named: true},
 		{name: "takeover", run: (*bench).takeover, processes: true, named: true},
-		{name: "idle", run: (*bench).idle, processes: true},
-		{name: "large", run: (*bench).large},
+		{name: "idle", run: (*bench).idle, processes: true, named: true},
+		{name: "large", run: (*bench).large, named: true},
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -29,7 +28,7 @@ const (
 
 // watermill measures a drain against the forwarder of Watermill, the component of a widely used Go library that does the same work.
 func (b *bench) watermill(ctx context.Context) ([]Measure, error) {
-	mill := &mill{s: b.stand, log: warnings(b.progress)}
+	mill := &mill{s: b.stand}
 	if err := mill.makeTables(); err != nil {
 		return nil, err
 	}
@@ -55,8 +54,9 @@ func (b *bench) watermill(ctx context.Context) ([]Measure, error) {
 
 // mill is a forwarder, from its own table to Kafka.
 type mill struct {
-	s   *stand
-	log *slog.Logger
+	s *stand
+	// log is what the forwarder had to say in this run. It is shown only with an error: that its last question is cut off at the end is none.
+	log output
 }
 
 // drainOne returns events a second, from cold connections until the forwarder has written down that all are published.
@@ -68,7 +68,7 @@ func (m *mill) drainOne(ctx context.Context, rows int) (rate float64, err error)
 		}
 		began := time.Now()
 		if err := m.forward(ctx, last); err != nil {
-			return err
+			return fmt.Errorf("%w\n%s", err, &m.log)
 		}
 		rate = float64(rows) / time.Since(began).Seconds()
 		a, err := m.s.audit(ctx, topic, l)
@@ -160,7 +160,7 @@ func (m *mill) publisher() (*kafka.Publisher, error) {
 	return pub, nil
 }
 
-func (m *mill) logger() watermill.LoggerAdapter { return watermill.NewSlogLogger(m.log) }
+func (m *mill) logger() watermill.LoggerAdapter { return watermill.NewSlogLogger(warnings(&m.log)) }
 
 // makeTables makes the forwarder's two tables, as the library itself makes them.
 func (m *mill) makeTables() error {
