@@ -107,5 +107,5 @@ func shareable(ctx context.Context, sessions []*session) error {
 		return err
 	}
 	return fmt.Errorf("the pooler serves %d of the relay's %d connections and lets the others wait: set pool_mode=transaction in PgBouncer, or with "+
-		"pool_mode=session a default_pool_size of 6 for each relay: %w", served, len(sessions), err)
+		"pool_mode=session a default_pool_size of 6 for each relay", served, len(sessions))
 }
