@@ -1,0 +1,76 @@
+//go:build integration
+
+package pooler_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/outbox-relay/outbox/internal/devbouncer"
+	"github.com/outbox-relay/outbox/relay"
+)
+
+const ttl = 5 * time.Second
+
+const leaderSQL = `SELECT coalesce((SELECT r.name FROM outbox.lane l JOIN outbox.relay r ON r.source = l.source AND r.owner = l.owner
+WHERE l.expires_at > clock_timestamp() LIMIT 1), '')`
+
+func (f *fixture) leader(t *testing.T) string {
+	t.Helper()
+	return queryOne[string](t, f.db.URL, leaderSQL)
+}
+
+// epochs are those of all lanes: another sum is another owner.
+func (f *fixture) epochs(t *testing.T) int {
+	t.Helper()
+	return queryOne[int](t, f.db.URL, "SELECT sum(epoch) FROM outbox.lane")
+}
+
+func TestTheLeaseIsRenewedThroughABusyPool(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, devbouncer.Options{PoolSize: 1})
+	e := f.start(t, f.url(), relay.Config{Name: "behind", LeaseTTL: ttl})
+	await(t, "the relay leads", func() bool { return f.leader(t) == "behind" })
+	before := f.epochs(t)
+	_, stop := writing(t, newPool(t, f.db.URL))
+	// Three times the lease's length, by the clock of the database.
+	until := queryOne[time.Time](t, f.db.URL, "SELECT clock_timestamp() + interval '15 seconds'")
+	await(t, "the lease outlasts its length", func() bool {
+		return queryOne[bool](t, f.db.URL, "SELECT min(expires_at) > $1 FROM outbox.lane", until)
+	})
+	stop()
+	f.awaitAllPublished(t)
+	f.checkOrder(t)
+	if after := f.epochs(t); after != before {
+		t.Errorf("the epochs went from %d to %d: the lease was lost (last error: %v)", before, after, e.Stats().LastError)
+	}
+}
+
+// A paused pooler is a cut network: the relay behind it is silent before its lease ends, and another one goes on.
+func TestAPausedPoolerCostsTheLeaseAndNothingElse(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, devbouncer.Options{})
+	behind := f.start(t, f.url(), relay.Config{Name: "behind", LeaseTTL: ttl})
+	await(t, "the relay behind the pooler leads", func() bool { return f.leader(t) == "behind" })
+	direct := f.start(t, f.db.URL, relay.Config{Name: "direct", LeaseTTL: ttl})
+	f.insert(t, topic, "order-1")
+	f.awaitAllPublished(t)
+
+	f.command(t, "PAUSE")
+	f.insert(t, topic, "order-1")
+	await(t, "the other relay takes over", func() bool { return f.leader(t) == "direct" })
+	f.awaitAllPublished(t)
+	if behind.Stats().Leading {
+		t.Error("the relay behind the paused pooler says that it leads")
+	}
+
+	f.command(t, "RESUME")
+	f.insert(t, topic, "order-1")
+	await(t, "the relay behind the pooler waits", func() bool { return behind.Stats().Waiting != "" })
+	f.awaitAllPublished(t)
+	direct.stop()
+	f.insert(t, topic, "order-1")
+	f.awaitAllPublished(t)
+	await(t, "the relay behind the pooler leads again", func() bool { return f.leader(t) == "behind" })
+	f.checkOrder(t)
+}
