@@ -60,8 +60,7 @@ func TestOneConnectionIsEnoughForAllOfARelay(t *testing.T) {
 	}
 }
 
-// The relay cannot tell its own backends from others behind a pooler, so it must take none for its own: the writer's may be the very one
-// that the relay's statements use a moment later.
+// The writer's session with the server is one that the relay's statements used a moment before: it must not be taken for the relay's own.
 func TestALongWriterIsWaitedForAndHoldsUpNobodyElse(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, devbouncer.Options{PoolSize: 2})

@@ -29,12 +29,12 @@ func (f *fixture) epochs(t *testing.T) int {
 func TestTheLeaseIsRenewedThroughABusyPool(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, devbouncer.Options{PoolSize: 1})
+	const ttl = 15 * time.Second
 	e := f.start(t, f.url(), relay.Config{Name: "behind", LeaseTTL: ttl})
 	await(t, "the relay leads", func() bool { return f.leader(t) == "behind" })
 	before := f.epochs(t)
 	_, stop := writing(t, newPool(t, f.db.URL))
-	// Three times the lease's length, by the clock of the database.
-	until := queryOne[time.Time](t, f.db.URL, "SELECT clock_timestamp() + interval '15 seconds'")
+	until := queryOne[time.Time](t, f.db.URL, "SELECT clock_timestamp()").Add(2 * ttl)
 	await(t, "the lease outlasts its length", func() bool {
 		return queryOne[bool](t, f.db.URL, "SELECT min(expires_at) > $1 FROM outbox.lane", until)
 	})
@@ -44,6 +44,27 @@ func TestTheLeaseIsRenewedThroughABusyPool(t *testing.T) {
 	if after := f.epochs(t); after != before {
 		t.Errorf("the epochs went from %d to %d: the lease was lost (last error: %v)", before, after, e.Stats().LastError)
 	}
+}
+
+// Somebody else's transaction holds the only connection for longer than the lease lasts.
+func TestAFullPoolCostsTheLeaseAndNothingElse(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, devbouncer.Options{PoolSize: 1})
+	e := f.start(t, f.url(), relay.Config{Name: "behind", LeaseTTL: ttl})
+	f.insert(t, topic, "order-1")
+	f.awaitAllPublished(t)
+	tx, err := f.pool(t, "exec").Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.insert(t, topic, "order-1")
+	await(t, "the relay is silent", func() bool { return !e.Stats().Leading && f.leader(t) == "" })
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	f.insert(t, topic, "order-1")
+	f.awaitAllPublished(t)
+	f.checkOrder(t)
 }
 
 // A paused pooler is a cut network: the relay behind it is silent before its lease ends, and another one goes on.
