@@ -83,7 +83,7 @@ func fleetOf(t *testing.T, sources ...config.Source) *relayFleet {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { closePools(parts) })
-	return fleet.New(members(parts), fleet.Config{})
+	return fleet.New(members(parts), fleet.Config{FirstPause: 100 * time.Millisecond})
 }
 
 func get(t *testing.T, url string) (code int, body string) {

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -32,6 +33,8 @@ type Member[E Engine] struct {
 type Config struct {
 	// Once ends each member for good at the end of its first attempt.
 	Once bool
+	// FirstPause is how long a member that did not come up waits for its second attempt; every further pause is twice as long, up to 30 s. Default 5 s.
+	FirstPause time.Duration
 
 	// pause waits between two attempts, or until ctx ends.
 	pause func(context.Context, time.Duration)
@@ -39,8 +42,8 @@ type Config struct {
 
 // The pause between two attempts doubles from the one to the other.
 const (
-	minPause = 5 * time.Second
-	maxPause = 30 * time.Second
+	firstPause = 5 * time.Second
+	maxPause   = 30 * time.Second
 )
 
 // Fleet runs relays side by side. Make one with [New].
@@ -78,6 +81,7 @@ type State[E Engine] struct {
 
 // New returns a fleet of members with different names. It starts nothing.
 func New[E Engine](members []Member[E], cfg Config) *Fleet[E] {
+	cfg.FirstPause = cmp.Or(cfg.FirstPause, firstPause)
 	if cfg.pause == nil {
 		cfg.pause = pause
 	}
@@ -120,7 +124,7 @@ func (f *Fleet[E]) Run(ctx context.Context) error {
 
 // keep runs one member, again and again if need be.
 func (f *Fleet[E]) keep(ctx context.Context, stop func(), m *member[E]) {
-	wait := minPause
+	wait := f.cfg.FirstPause
 	for ctx.Err() == nil {
 		err := f.attempt(ctx, m)
 		if err == nil {

@@ -125,10 +125,10 @@ func TestASourceThatDoesNotComeUpTouchesNoOtherAndIsTriedAgain(t *testing.T) {
 		if got := errs(f); got != "a: the table was never migrated: configuration" {
 			t.Errorf("at first: %q", got)
 		}
-		if s := f.States(); s[0].Again != minPause || !s[1].Engine.Stats().Leading {
+		if s := f.States(); s[0].Again != firstPause || !s[1].Engine.Stats().Leading {
 			t.Errorf("at first: %+v", s)
 		}
-		<-time.After(minPause + 2*minPause)
+		<-time.After(firstPause + 2*firstPause)
 		synctest.Wait()
 		if got := errs(f); got != "" || bad.attempts() != 3 || good.attempts() != 1 {
 			t.Errorf("after two pauses: %q, %d and %d attempts", got, bad.attempts(), good.attempts())
@@ -144,7 +144,7 @@ func TestAFailureThatIsThereAtTheStopIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := fleetOf(Config{}, &source{runs: []func(*fake, context.Context) error{fails(errConfig), failsAfter(time.Hour, errOutage)}}, &source{runs: []func(*fake, context.Context) error{works}})
 		stop := started(t, f)
-		<-time.After(minPause + time.Minute) // The second attempt is under way, and has not come up.
+		<-time.After(firstPause + time.Minute) // The second attempt is under way, and has not come up.
 		err := stop()
 		if err == nil || err.Error() != "a: "+errConfig.Error() || !errors.Is(err, relay.ErrConfiguration) {
 			t.Errorf("got %v", err)
