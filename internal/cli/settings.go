@@ -101,12 +101,24 @@ func (t target) parse(env environment) (*pgxpool.Config, error) {
 	}
 	cfg, err := pgxpool.ParseConfig(t.url)
 	if err != nil {
-		return nil, fmt.Errorf("database URL: %w; want postgres://user@host:5432/database", err)
+		return nil, t.unparsable(err)
 	}
 	if t.password != "" {
 		cfg.ConnConfig.Password = string(t.password)
 	}
 	return cfg, nil
+}
+
+// unparsable leaves out the connection string, which the driver repeats: it finds a password there in most forms, not in all.
+func (t target) unparsable(err error) error {
+	name, reason := t.urlName, err.Error()
+	if t.url == "" {
+		name = "PG* variables"
+	}
+	if end := strings.LastIndex(reason, "`: "); end >= 0 {
+		reason = reason[end+len("`: "):]
+	}
+	return fmt.Errorf("%s: %s; want postgres://user@host:5432/database", name, reason)
 }
 
 func (t target) checkURL() error {

@@ -103,7 +103,7 @@ func strangers(env Environment, sources []string) []error {
 	}
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(env)) {
-		if !OfOneSource(name) || slices.Contains(known, name) {
+		if env[name] == "" || !OfOneSource(name) || slices.Contains(known, name) {
 			continue
 		}
 		advice := "there is no such source, or no such setting of it"

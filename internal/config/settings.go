@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"net"
 	"slices"
 	"time"
 )
@@ -33,7 +34,7 @@ func ofDatabase() []Setting {
 
 func ofKafka() []Setting {
 	return []Setting{
-		{Key: "brokers", Usual: "KAFKA_BROKERS", Scope: PerSource, Kind: List, Usage: "Kafka brokers, `host:port,…` (KAFKA_BROKERS)"},
+		{Key: "brokers", Usual: "KAFKA_BROKERS", Scope: PerSource, Kind: List, Usage: "Kafka brokers, `host:port,…` (KAFKA_BROKERS)", ok: addresses, want: "addresses, each with a port, such as kafka-1:9092"},
 		{Key: "client-id", Scope: PerSource, Kind: Text, Default: "outbox-relay", Usage: "the client `id` that the brokers see"},
 		{Key: "tls", Usual: "KAFKA_TLS_ENABLED", Scope: PerSource, Kind: Bool, Usage: "talk TLS to the brokers, with the system's roots (KAFKA_TLS_ENABLED)"},
 		{Key: "sasl-mechanism", Usual: "KAFKA_SASL_MECHANISM", Scope: PerSource, Kind: Text, Words: []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}, Usage: "%s (KAFKA_SASL_MECHANISM); the password comes by KAFKA_SASL_PASSWORD"},
@@ -67,6 +68,16 @@ func ofEngine() []Setting {
 		positive[time.Duration](Setting{Key: "sweep-interval", Scope: PerSource, Kind: Duration, Default: "30s", Usage: "how often the table is searched for forgotten events"}),
 		positive[time.Duration](Setting{Key: "start-timeout", Scope: PerSource, Kind: Duration, Default: "30s", Usage: "how long to try to reach database and brokers at first"}),
 	}
+}
+
+// addresses are host:port, all of them.
+func addresses(v any) bool {
+	for _, address := range v.([]string) {
+		if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
+			return false
+		}
+	}
+	return true
 }
 
 // positive wants a value above zero.
