@@ -150,3 +150,46 @@ func TestOnlyALoopThatDoesNotTurnIsDead(t *testing.T) {
 		t.Error("a loop that does not turn is alive")
 	}
 }
+
+func TestHealthAndMetricsTellTheSourcesApart(t *testing.T) {
+	t.Parallel()
+	cluster := newCluster(t, "shop.order")
+	good, late := table{pgtest.New(t), "outbox_event"}, table{pgtest.New(t, pgtest.Empty), "outbox_event"}
+	fleet := fleetOf(t,
+		config.Source{Name: "late", DatabaseURL: late.db.URL, Brokers: cluster.ListenAddrs()},
+		config.Source{Name: "good", DatabaseURL: good.db.URL, Brokers: cluster.ListenAddrs()})
+	server := httptest.NewServer(handler(fleet))
+	defer server.Close()
+	if code, body := get(t, server.URL+"/readyz"); code != http.StatusServiceUnavailable || body != "late: starting\ngood: starting\n" {
+		t.Errorf("before the start: %d %q", code, body)
+	}
+	if _, body := get(t, server.URL+"/metrics"); !strings.Contains(body, "\noutbox_source_ready{source=\"late\"} 0\n") {
+		t.Errorf("before the start: %s", body)
+	}
+	atWork(t, fleet)
+	await(t, "the good source is ready", isReady(fleet, 1))
+	await(t, "the late one has failed", func() bool { return fleet.States()[0].Err != nil })
+
+	code, body := get(t, server.URL+"/readyz")
+	if code != http.StatusServiceUnavailable || !strings.HasPrefix(body, "late: does not come up: ") || !strings.Contains(body, "outbox migrate up") ||
+		!strings.HasSuffix(body, "\ngood: ok\n") || strings.Count(body, "\n") != 2 {
+		t.Errorf("/readyz is %d: %q", code, body)
+	}
+	for path, want := range map[string]int{"/readyz?source=good": 200, "/readyz?source=late": 503, "/readyz?source=x": 404, "/livez": 200, "/livez?source=late": 200} {
+		if code, body := get(t, server.URL+path); code != want {
+			t.Errorf("%s is %d, want %d: %s", path, code, want, body)
+		}
+	}
+	_, body = get(t, server.URL+"/metrics")
+	for _, line := range []string{
+		`outbox_source_ready{source="late"} 0`, `outbox_source_ready{source="good"} 1`, `outbox_pending{source="good"} 0`,
+		`outbox_leading{source="good"} 1`, `outbox_leading{source="late"} 0`, `outbox_publish_errors_total{class="topic",source="good"} 0`,
+	} {
+		if !strings.Contains(body, "\n"+line+"\n") {
+			t.Errorf("/metrics lacks %s", line)
+		}
+	}
+	if strings.Contains(body, `outbox_pending{source="late"}`) {
+		t.Error("/metrics counts the rows of a source that it cannot ask")
+	}
+}

@@ -3,6 +3,8 @@ package cli
 import (
 	"bytes"
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -67,4 +69,78 @@ func countUnpublished(t *testing.T, conn *pgx.Conn) (n int) {
 		t.Fatal(err)
 	}
 	return n
+}
+
+// process is the command with a file of settings, at work.
+func process(t *testing.T, file string, cluster *kfake.Cluster) (log *transcript, stop func() (code int)) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "outbox.yaml")
+	if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	log = &transcript{}
+	ended := make(chan int, 1)
+	go func() {
+		ended <- Run(ctx, []string{"relay", "--config", path}, strings.NewReader(""), &bytes.Buffer{}, log,
+			[]string{"KAFKA_BROKERS=" + strings.Join(cluster.ListenAddrs(), ",")})
+	}()
+	return log, func() int {
+		cancel()
+		return <-ended
+	}
+}
+
+func TestAStopHasALineForEachSource(t *testing.T) {
+	t.Parallel()
+	cluster := newCluster(t, "shop.order")
+	one, two := table{pgtest.New(t), "outbox_event"}, table{pgtest.New(t), "outbox_event"}
+	one.write(t, "shop.order", 3)
+	two.write(t, "shop.order", 5)
+	log, stop := process(t, "sources:\n- name: one\n  database-url: "+one.db.URL+"\n- name: two\n  database-url: "+two.db.URL+"\n", cluster)
+	await(t, "one is published", one.allPublished(t))
+	await(t, "two is published", two.allPublished(t))
+	if code := stop(); code != exitOK {
+		t.Errorf("ended with %d: %s", code, log)
+	}
+	for _, line := range []string{
+		`"msg":"relaying several sources","sources":"one, two","most_bytes_in_flight":67108864}`,
+		`"msg":"stopped","source":"one","published":3}`, `"msg":"stopped","source":"two","published":5}`,
+	} {
+		if !strings.Contains(log.String(), line) {
+			t.Errorf("the log lacks %s: %s", line, log)
+		}
+	}
+}
+
+func TestASourceThatNeverCameUpIsNamedAtTheEnd(t *testing.T) {
+	t.Parallel()
+	cluster := newCluster(t, "shop.order")
+	good, late := table{pgtest.New(t), "outbox_event"}, pgtest.New(t, pgtest.Empty)
+	good.write(t, "shop.order", 3)
+	log, stop := process(t, "sources:\n- name: late\n  database-url: "+late.URL+"\n- name: good\n  database-url: "+good.db.URL+"\n", cluster)
+	await(t, "the good source is published", good.allPublished(t))
+	await(t, "the other one is complained of", func() bool { return strings.Contains(log.String(), "source does not come up; the others go on") })
+	if code := stop(); code != exitConfig {
+		t.Errorf("ended with %d: %s", code, log)
+	}
+	if text := log.String(); !strings.Contains(text, `"msg":"stopped","source":"good","published":3}`) || !strings.Contains(text, "\noutbox: source late: ") ||
+		strings.Contains(text, "source good: ") {
+		t.Errorf("the end does not name it: %s", text)
+	}
+}
+
+func TestTheProcessEndsWhenEverySourceIsMisconfigured(t *testing.T) {
+	t.Parallel()
+	one, two := pgtest.New(t, pgtest.Empty), pgtest.New(t, pgtest.Empty)
+	var stderr bytes.Buffer
+	path := filepath.Join(t.TempDir(), "outbox.yaml")
+	if err := os.WriteFile(path, []byte("sources:\n- name: one\n  database-url: "+one.URL+"\n- name: two\n  database-url: "+two.URL+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code := Run(t.Context(), []string{"relay"}, strings.NewReader(""), &bytes.Buffer{}, &stderr,
+		[]string{"OUTBOX_CONFIG=" + path, "KAFKA_BROKERS=" + newCluster(t).ListenAddrs()[0]})
+	if text := stderr.String(); code != exitConfig || !strings.Contains(text, "outbox: source one: ") || !strings.Contains(text, "\nsource two: ") {
+		t.Errorf("ended with %d: %s", code, text)
+	}
 }
