@@ -7,8 +7,12 @@ import (
 	"time"
 )
 
-// drainLimit is how long a backlog may take.
-const drainLimit = 5 * time.Minute
+const (
+	// drainLimit is how long a backlog may take.
+	drainLimit = 5 * time.Minute
+	// frozenLease is a lease that the relays cannot lose while they are frozen.
+	frozenLease = time.Minute
+)
 
 // relays measures what several relay processes make of one backlog together. More than one gain nothing where one keeps the machine busy:
 // what counts is that sharing the lanes costs little.
@@ -51,7 +55,7 @@ func (b *bench) togetherOnce(ctx context.Context, p program, n, rows int) (rate 
 		if err := s.table.clear(ctx); err != nil {
 			return err
 		}
-		team, err := p.startTeam(ctx, n)
+		team, err := p.startTeam(ctx, n, "--lease-ttl", frozenLease.String())
 		if err != nil {
 			return err
 		}
