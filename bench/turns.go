@@ -48,7 +48,7 @@ func (b *bench) usualDrain(rows int) draining {
 	return draining{subject: b.relayOnce(postgres.Mark), table: b.stand.table, backlog: backlog{rows: rows}}
 }
 
-// sideBySide measures two drains in turns, each after a run of its own that does not count, and compares the first with the second.
+// sideBySide measures two drains in turns and compares the first with the second.
 func (b *bench) sideBySide(ctx context.Context, part string, ours, other turn, m Measure) (Measure, error) {
 	found, err := b.inTurns(ctx, part, "events/s", ours, other)
 	if err != nil {
