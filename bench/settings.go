@@ -26,10 +26,12 @@ type settings struct {
 	idleFor    time.Duration
 	largeRows  int
 	parked     int
-	smoke      bool
-	json       string
-	cpuProfile string
-	postgres   string
+	// parkedEvents is how many unpublished events each parked key has.
+	parkedEvents int
+	smoke        bool
+	json         string
+	cpuProfile   string
+	postgres     string
 }
 
 // keys is how many partition keys the events are spread over.
@@ -73,7 +75,8 @@ func (s *settings) flags(out io.Writer) *flag.FlagSet {
 	f.DurationVar(&s.leaseTTL, "lease-ttl", 15*time.Second, "takeover: how long a lease of the relays lasts, at least 5s")
 	f.DurationVar(&s.idleFor, "idle-for", time.Minute, "idle: how long the relay is looked at")
 	f.IntVar(&s.largeRows, "large-rows", 10_000_000, "large: rows of the table; a hundredth more is the backlog")
-	f.IntVar(&s.parked, "parked", 1000, "large: how many keys are parked, each with 10 events")
+	f.IntVar(&s.parked, "parked", 1000, "large: how many keys are parked")
+	f.IntVar(&s.parkedEvents, "parked-events", 10, "large: how many unpublished events each of these has, spread over the table")
 	f.BoolVar(&s.smoke, "smoke", false, "tiny sizes; fail only if something is wrong: lost, repeated, out of order, or slower than the reference")
 	f.StringVar(&s.json, "json", "", "also write all figures to this `file`")
 	f.StringVar(&s.cpuProfile, "cpuprofile", "", "drain: write a CPU profile of the relay's first run to this `file`")
@@ -114,7 +117,7 @@ func (s *settings) validate() error {
 	}{
 		{"pairs", s.pairs, 1}, {"rows", s.rows, 1}, {"rate", s.rate, 1}, {"writers", s.writers, 1}, {"memory-rows", s.memoryRows, 100},
 		{"live-for", int(s.liveFor), 1}, {"watermill-rows", s.millRows, 1}, {"relay-rows", s.relayRows, 1}, {"lease-ttl", int(s.leaseTTL), int(5 * time.Second)},
-		{"idle-for", int(s.idleFor), int(time.Second)}, {"parked", s.parked, 1}, {"large-rows", s.largeRows, 100 + s.parked*parkedEvents},
+		{"idle-for", int(s.idleFor), int(time.Second)}, {"parked", s.parked, 1}, {"parked-events", s.parkedEvents, 1}, {"large-rows", s.largeRows, max(100, s.parked*s.parkedEvents)},
 	} {
 		if n.value < n.least {
 			errs = append(errs, fmt.Errorf("--%s is too small", n.name))
