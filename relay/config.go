@@ -32,8 +32,9 @@ type Config struct {
 	SweepInterval time.Duration
 	// TopicCheckInterval is how often missing topics are asked for. Default 2 s.
 	TopicCheckInterval time.Duration
-	// RequestInterval is how often the operators' requests are looked for. Default 500 ms.
-	RequestInterval time.Duration
+	// LookInterval is how often the relay looks how the lanes are shared out and whether operators ask for something. Default 400 ms: a
+	// clean hand-over must take less than a second.
+	LookInterval time.Duration
 	// StartTimeout is how long the relay tries to reach the database and the brokers for the first time. Default 30 s; negative: for ever.
 	StartTimeout time.Duration
 	// StallTimeout is after how long without an acknowledgement, with events outstanding, publishing counts as stalled; with Once the
@@ -74,7 +75,7 @@ func (c Config) withDefaults() Config {
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, 10*time.Second)
 	c.SweepInterval = cmp.Or(c.SweepInterval, 30*time.Second)
 	c.TopicCheckInterval = cmp.Or(c.TopicCheckInterval, 2*time.Second)
-	c.RequestInterval = cmp.Or(c.RequestInterval, 500*time.Millisecond)
+	c.LookInterval = cmp.Or(c.LookInterval, 400*time.Millisecond)
 	c.StartTimeout = cmp.Or(c.StartTimeout, 30*time.Second)
 	c.StallTimeout = cmp.Or(c.StallTimeout, 15*time.Second)
 	if c.Logger == nil {
@@ -105,7 +106,7 @@ func (c Config) validate(maxDelay time.Duration) error {
 	positive("MaxInFlightBytes", int64(c.MaxInFlightBytes))
 	positive("DrainTimeout", int64(c.DrainTimeout))
 	positive("TopicCheckInterval", int64(c.TopicCheckInterval))
-	positive("RequestInterval", int64(c.RequestInterval))
+	positive("LookInterval", int64(c.LookInterval))
 	positive("StallTimeout", int64(c.StallTimeout))
 	if c.LeaseTTL < minLeaseTTL {
 		errs = append(errs, fmt.Errorf("LeaseTTL is %s; it must be at least %s", c.LeaseTTL, minLeaseTTL))

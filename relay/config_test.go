@@ -10,12 +10,12 @@ func TestNewNamesEverySettingThatIsWrong(t *testing.T) {
 	t.Parallel()
 	_, err := New(&fakeSource{}, &fakePublisher{maxDelay: time.Second}, Config{
 		PollInterval: -1, BatchSize: -1, MaxInFlight: -1, MaxInFlightBytes: -1, LeaseTTL: -1, DrainTimeout: -1,
-		TopicCheckInterval: -1, RequestInterval: -1, StallTimeout: -1,
+		TopicCheckInterval: -1, LookInterval: -1, StallTimeout: -1,
 	})
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, name := range []string{"PollInterval", "BatchSize", "MaxInFlight ", "MaxInFlightBytes", "LeaseTTL", "DrainTimeout", "TopicCheckInterval", "RequestInterval", "StallTimeout"} {
+	for _, name := range []string{"PollInterval", "BatchSize", "MaxInFlight ", "MaxInFlightBytes", "LeaseTTL", "DrainTimeout", "TopicCheckInterval", "LookInterval", "StallTimeout"} {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("%s is not named in: %v", name, err)
 		}

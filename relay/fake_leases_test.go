@@ -2,29 +2,85 @@ package relay
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
-func (s *fakeSource) Claim(ctx context.Context, owner Owner, ttl time.Duration) (c Claim, err error) {
+// fakeLane is one lane's lease.
+type fakeLane struct {
+	owner   Owner
+	epoch   int64
+	expires time.Time
+}
+
+func (l fakeLane) taken() bool { return l.expires.After(time.Now()) }
+
+// alive returns how many relays are alive, owner included.
+func (f *fakeTable) alive(owner Owner) int {
+	n := 1
+	for id, until := range f.relays {
+		if id != owner.ID && until.After(time.Now()) {
+			n++
+		}
+	}
+	return n
+}
+
+func (s *fakeSource) Claim(ctx context.Context, owner Owner, ttl time.Duration, held Claim) (c Claim, err error) {
 	err = s.call(ctx, "claim", func() error {
-		f, now := s.table, time.Now()
-		if f.owner.ID != owner.ID && f.expires.After(now) {
-			c = Claim{Owner: f.owner, Expires: f.expires.Sub(now)}
-			return nil
+		if err := s.owns(held); err != nil {
+			return err
 		}
-		if f.owner.ID != owner.ID {
-			f.epoch++
+		f, until := s.table, time.Now().Add(ttl)
+		f.relays[owner.ID] = until
+		s.owner = owner
+		mine := 0
+		for i := range f.lanes {
+			if f.lanes[i].owner == owner {
+				mine++
+			}
 		}
-		f.owner, f.expires = owner, now.Add(ttl)
-		c = Claim{Owner: owner, Held: true, Lanes: []int32{0}, Epochs: []int64{f.epoch}}
+		c.Owner = owner
+		for i := range f.lanes {
+			l := &f.lanes[i]
+			if l.owner != owner {
+				if l.taken() || mine >= Share(len(f.lanes), f.alive(owner)) {
+					continue
+				}
+				l.owner = owner
+				l.epoch++
+				mine++
+			}
+			l.expires = until
+			c.Lanes, c.Epochs = append(c.Lanes, int32(i)), append(c.Epochs, l.epoch)
+		}
 		return nil
 	})
 	return c, err
 }
 
+func (s *fakeSource) Look(ctx context.Context, owner Owner) (v View, err error) {
+	err = s.call(ctx, "look", func() error {
+		f := s.table
+		v.Relays, v.Requests = f.alive(owner), len(f.requests) > 0
+		for _, l := range f.lanes {
+			switch {
+			case !l.taken():
+				v.Free++
+			case l.owner != owner:
+				v.Holder, v.Expires = l.owner, time.Until(l.expires)
+			}
+		}
+		return nil
+	})
+	return v, err
+}
+
 func (s *fakeSource) owns(c Claim) error {
-	if s.table.owner.ID != c.Owner.ID || s.table.epoch != c.Epochs[0] {
-		return ErrLeaseLost
+	for i, lane := range c.Lanes {
+		if l := s.table.lanes[lane]; l.owner.ID != c.Owner.ID || l.epoch != c.Epochs[i] {
+			return ErrLeaseLost
+		}
 	}
 	return nil
 }
@@ -34,7 +90,11 @@ func (s *fakeSource) Renew(ctx context.Context, c Claim, ttl time.Duration) erro
 		if err := s.owns(c); err != nil {
 			return err
 		}
-		s.table.expires = time.Now().Add(ttl)
+		until := time.Now().Add(ttl)
+		s.table.relays[c.Owner.ID] = until
+		for _, lane := range c.Lanes {
+			s.table.lanes[lane].expires = until
+		}
 		return nil
 	})
 }
@@ -42,16 +102,37 @@ func (s *fakeSource) Renew(ctx context.Context, c Claim, ttl time.Duration) erro
 func (s *fakeSource) Release(ctx context.Context, c Claim) error {
 	return s.call(ctx, "release", func() error {
 		if s.owns(c) == nil {
-			s.table.expires = time.Time{}
+			s.table.free(c.Owner, c.Lanes)
 		}
 		return nil
 	})
 }
 
-func (s *fakeSource) ParkedKeys(ctx context.Context) (parked []ParkedKey, err error) {
+func (s *fakeSource) Leave(ctx context.Context, owner Owner) error {
+	return s.call(ctx, "leave", func() error {
+		f := s.table
+		delete(f.relays, owner.ID)
+		for i, l := range f.lanes {
+			if l.owner == owner {
+				f.free(owner, []int32{int32(i)})
+			}
+		}
+		return nil
+	})
+}
+
+func (f *fakeTable) free(owner Owner, lanes []int32) {
+	for _, lane := range lanes {
+		f.lanes[lane].owner, f.lanes[lane].expires = Owner{}, time.Time{}
+	}
+}
+
+func (s *fakeSource) ParkedKeys(ctx context.Context, lanes []int32) (parked []ParkedKey, err error) {
 	err = s.call(ctx, "parked", func() error {
 		for _, p := range s.table.parked {
-			parked = append(parked, p)
+			if slices.Contains(lanes, s.table.lane(p.Key)) {
+				parked = append(parked, p)
+			}
 		}
 		return nil
 	})
@@ -68,11 +149,8 @@ func (s *fakeSource) Park(ctx context.Context, c Claim, p ParkedKey) error {
 	})
 }
 
-func (s *fakeSource) HoldTopics(ctx context.Context, c Claim, held []HeldTopic) error {
+func (s *fakeSource) HoldTopics(ctx context.Context, owner Owner, held []HeldTopic) error {
 	return s.call(ctx, "hold", func() error {
-		if err := s.owns(c); err != nil {
-			return err
-		}
 		s.table.held = held
 		return nil
 	})
@@ -88,6 +166,9 @@ func (s *fakeSource) Requests(ctx context.Context, c Claim, ready func(Key) bool
 		for _, r := range f.requests {
 			p, parked := f.parked[r.key]
 			switch {
+			case !slices.Contains(c.Lanes, f.lane(r.key)):
+				open = append(open, r)
+				continue
 			case !ready(r.key):
 				open = append(open, r)
 				continue

@@ -19,6 +19,8 @@ type fakeSource struct {
 	// before is asked before each call, by its name, and after when it has taken effect: an error stands for a broken connection, or a lost reply.
 	before, after script
 
+	owner  Owner
+	lanes  []int32
 	cursor int64
 	holes  []int64
 	walk   *fakeWalk
@@ -46,11 +48,18 @@ type fakeWalk struct {
 	all    bool
 	keys   []Key
 	topics []string
+	lanes  []int32
 }
 
-func (w *fakeWalk) owns(e *Event) bool {
-	return w != nil && e.ID > w.pos && (w.all || slices.Contains(w.keys, e.Key()) || slices.Contains(w.topics, e.Topic))
+// owns tells whether the walk will come to the event, which is in a lane.
+func (w *fakeWalk) owns(e *Event, lane int32) bool {
+	return w != nil && e.ID > w.pos &&
+		(w.all || slices.Contains(w.keys, e.Key()) || slices.Contains(w.topics, e.Topic) || slices.Contains(w.lanes, lane))
 }
+
+func (s *fakeSource) walks(e *Event) bool { return s.walk.owns(e, s.table.lane(e.Key())) }
+
+func (s *fakeSource) mine(e *Event) bool { return slices.Contains(s.lanes, s.table.lane(e.Key())) }
 
 func (s *fakeSource) call(ctx context.Context, op string, f func() error) error {
 	if err := ctx.Err(); err != nil {
@@ -70,7 +79,7 @@ func (s *fakeSource) call(ctx context.Context, op string, f func() error) error 
 
 func (s *fakeSource) Open(ctx context.Context) (info SourceInfo, err error) {
 	err = s.call(ctx, "open", func() error {
-		info = SourceInfo{Name: "public.outbox_event", ID: uuid.UUID{1}, Lanes: 1, FirstPublished: s.table.firstPublished}
+		info = SourceInfo{Name: "public.outbox_event", ID: uuid.UUID{1}, Lanes: len(s.table.lanes), FirstPublished: s.table.firstPublished}
 		return nil
 	})
 	return info, err
@@ -82,8 +91,9 @@ func (s *fakeSource) Watch(ctx context.Context) error {
 	return s.call(ctx, "watch", func() error { return nil })
 }
 
-func (s *fakeSource) Start(ctx context.Context, held Held) error {
+func (s *fakeSource) Start(ctx context.Context, held Held, lanes []int32) error {
 	return s.call(ctx, "start", func() error {
+		s.lanes = slices.Clone(lanes)
 		s.start()
 		return nil
 	})
@@ -138,7 +148,7 @@ func (s *fakeSource) walkOn(limit int) (events []*Event, more bool) {
 			w.pos = events[limit-1].ID
 			return events, true
 		}
-		if w.owns(e) {
+		if s.mine(e) && s.walks(e) {
 			events = append(events, e)
 		}
 	}
@@ -150,7 +160,7 @@ func (s *fakeSource) walkOn(limit int) (events []*Event, more bool) {
 func (s *fakeSource) finds() (events []*Event) {
 	s.holes = slices.DeleteFunc(s.holes, func(id int64) bool {
 		row := s.table.rows[id-1]
-		if row.visible && !row.published && !s.walk.owns(row.event) {
+		if row.visible && !row.published && s.mine(row.event) && !s.walks(row.event) {
 			events = append(events, row.event)
 		}
 		return row.visible
@@ -169,20 +179,27 @@ func (s *fakeSource) head(limit int) (events []*Event, more bool) {
 		case row.forgotten:
 		case !row.visible:
 			s.holes = append(s.holes, row.event.ID)
-		case !row.published && !s.walk.owns(row.event):
+		case !row.published && s.mine(row.event) && !s.walks(row.event):
 			events = append(events, row.event)
 		}
 	}
 	return events, false
 }
 
-func (s *fakeSource) Reread(keys []Key, topics []string) {
+func (s *fakeSource) Forget(lanes []int32) {
+	s.lanes = slices.DeleteFunc(s.lanes, func(l int32) bool { return slices.Contains(lanes, l) })
+}
+
+func (s *fakeSource) Reread(keys []Key, topics []string, lanes []int32) {
+	s.Forget(lanes)
+	s.lanes = append(s.lanes, lanes...)
 	if s.walk == nil {
 		s.walk = &fakeWalk{}
 	}
 	s.walk.pos = 0
 	s.walk.keys = append(s.walk.keys, keys...)
 	s.walk.topics = append(s.walk.topics, topics...)
+	s.walk.lanes = append(s.walk.lanes, lanes...)
 }
 
 func (s *fakeSource) Sweep(ctx context.Context, budget time.Duration, known func(Ref) bool, held Held) (found int, err error) {
@@ -192,7 +209,7 @@ func (s *fakeSource) Sweep(ctx context.Context, budget time.Duration, known func
 	err = s.call(ctx, "sweep", func() error {
 		topics := held.HeldTopics()
 		for _, e := range s.table.unpublished(0, s.cursor) {
-			if !known(e.Ref()) && !held.HeldKey(e.Key()) && !slices.Contains(topics, e.Topic) && !slices.Contains(s.holes, e.ID) {
+			if s.mine(e) && !known(e.Ref()) && !held.HeldKey(e.Key()) && !slices.Contains(topics, e.Topic) && !slices.Contains(s.holes, e.ID) {
 				found++
 			}
 		}
@@ -215,6 +232,7 @@ func (s *fakeSource) Settle(ctx context.Context, refs []Ref) (n int, err error) 
 				stuck = append(stuck, ref)
 			default:
 				row.published = true
+				row.late = s.table.lanes[s.table.lane(row.event.Key())].owner != s.owner
 				n++
 			}
 		}

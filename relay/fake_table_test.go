@@ -14,9 +14,8 @@ type fakeTable struct {
 	mu sync.Mutex
 	// rows are in the order of their ids, which begin with 1.
 	rows           []*fakeRow
-	owner          Owner
-	epoch          int64
-	expires        time.Time
+	lanes          []fakeLane
+	relays         map[uuid.UUID]time.Time
 	parked         map[Key]ParkedKey
 	held           []HeldTopic
 	requests       []fakeRequest
@@ -29,6 +28,9 @@ type fakeRow struct {
 	event *Event
 	// visible tells that the writer has committed, published that the row is settled or gone.
 	visible, published bool
+	// late tells that it was settled by a relay whose lane was another's by then: one that had lost its connection between the acknowledgement and
+	// the settle. The other may have read the row before and publish it again.
+	late bool
 	// forgotten rows are passed over by the cursor without a trace.
 	forgotten bool
 	// unsettleable rows refuse to be marked.
@@ -41,9 +43,12 @@ type fakeRequest struct {
 	key  Key
 }
 
+// newFakeTable has one lane: one relay works, the others wait.
 func newFakeTable() *fakeTable {
-	return &fakeTable{parked: map[Key]ParkedKey{}, firstPublished: time.Unix(1, 0)}
+	return &fakeTable{lanes: make([]fakeLane, 1), relays: map[uuid.UUID]time.Time{}, parked: map[Key]ParkedKey{}, firstPublished: time.Unix(1, 0)}
 }
+
+func (f *fakeTable) lane(key Key) int32 { return Lane(key.PartitionKey, len(f.lanes)) }
 
 // reserve draws an id; the row is there when commit is called.
 func (f *fakeTable) reserve(key Key) *fakeRow {
@@ -91,6 +96,12 @@ func (f *fakeTable) settled(ref Ref) bool {
 	return f.row(ref).published
 }
 
+func (f *fakeTable) settledInTime(ref Ref) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.row(ref).published && !f.row(ref).late
+}
+
 // open returns how many committed events are not settled.
 func (f *fakeTable) open() int {
 	f.mu.Lock()
@@ -116,19 +127,33 @@ func (f *fakeTable) requestsOpen() int {
 	return len(f.requests)
 }
 
-// leased tells whose the lease is, if it has not run out.
+// leased tells whose the first lane is, if its lease has not run out.
 func (f *fakeTable) leased() (Owner, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.owner, f.expires.After(time.Now())
+	return f.lanes[0].owner, f.lanes[0].taken()
 }
 
-// steal gives the lease to another relay, as an operator or a wrong clock may.
+// has returns how many lanes of an owner have not run out.
+func (f *fakeTable) has(owner Owner) (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, l := range f.lanes {
+		if l.owner == owner && l.taken() {
+			n++
+		}
+	}
+	return n
+}
+
+// steal gives the lanes to another relay, as an operator or a wrong clock may.
 func (f *fakeTable) steal(until time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.epoch++
-	f.owner, f.expires = Owner{ID: uuid.New(), Name: "thief"}, until
+	thief := Owner{ID: uuid.New(), Name: "thief"}
+	for i := range f.lanes {
+		f.lanes[i] = fakeLane{owner: thief, epoch: f.lanes[i].epoch + 1, expires: until}
+	}
 }
 
 func testEvent(id int64, key Key) *Event {

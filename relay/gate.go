@@ -15,6 +15,11 @@ type gate struct {
 	now                     func() time.Time
 
 	mu sync.Mutex
+	// lanes are those of which events are admitted; gained and left are changes that the reader's goroutine has to take.
+	lanes        laneSet
+	gained, left []int32
+	// parking counts, lane by lane, the keys that have stopped and are to be parked in the database.
+	parking map[int32]int
 	// at is the time of the call that holds mu.
 	at time.Time
 	// inFlight holds what was admitted and whose settle has not committed, or has committed while a read was on its way that may still show the
@@ -72,8 +77,8 @@ type topicState struct {
 type flight struct {
 	key  Key
 	size int
-	// stuck tells that the event is in Kafka and that its row cannot be settled.
-	stuck bool
+	// stuck tells that the event is in Kafka and that its row cannot be settled; settled that its settle has committed.
+	stuck, settled bool
 }
 
 type grave struct {
@@ -82,11 +87,14 @@ type grave struct {
 	read uint64
 }
 
-func newGate(limitEvents, limitBytes int, now func() time.Time) *gate {
+// newGate returns a gate that lets events of the given lanes in, of all that a source has.
+func newGate(limitEvents, limitBytes int, now func() time.Time, all int, lanes []int32) *gate {
 	return &gate{
 		limitEvents: limitEvents,
 		limitBytes:  limitBytes,
 		now:         now,
+		lanes:       newLaneSet(all, lanes),
+		parking:     map[int32]int{},
 		inFlight:    map[Ref]flight{},
 		keys:        map[Key]*keyState{},
 		topics:      map[string]*topicState{},
@@ -114,7 +122,7 @@ func (g *gate) admit(events []*Event) (ready []*Event) {
 		if _, dup := g.inFlight[ref]; dup {
 			continue
 		}
-		if g.stopped(key) {
+		if g.stopped(key) || !g.lanes.has(key) {
 			continue
 		}
 		k := g.keys[key]
@@ -214,11 +222,14 @@ func (g *gate) settled(refs []Ref) {
 	defer g.mu.Unlock()
 	bytes := 0
 	for _, ref := range refs {
-		bytes += g.inFlight[ref].size
+		f := g.inFlight[ref]
+		bytes += f.size
 		if g.readsBegun == g.readsEnded {
 			delete(g.inFlight, ref)
 			continue
 		}
+		f.settled = true
+		g.inFlight[ref] = f
 		g.graves = append(g.graves, grave{ref, g.readsBegun})
 	}
 	g.giveBack(len(refs), bytes)

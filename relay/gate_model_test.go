@@ -23,7 +23,10 @@ type gateModel struct {
 	outstanding map[Key][]*Event
 	acked       map[Ref]bool
 	unsettled   []Ref
+	toPark      []outcome
 
+	// mine are the lanes that the gate has, leaving included; the others are another relay's, which publishes at once.
+	mine, leaving []int32
 	// calm lets everything succeed.
 	calm bool
 }
@@ -33,9 +36,11 @@ func newGateModel(t *testing.T, seed uint64) *gateModel {
 		t: t, seed: seed, rand: rand.New(rand.NewPCG(seed, 0)), now: time.Unix(1000, 0), table: newFakeTable(),
 		outstanding: map[Key][]*Event{}, acked: map[Ref]bool{},
 	}
-	m.gate = newGate(200, 1<<20, func() time.Time { return m.now })
+	m.table.lanes = make([]fakeLane, 4)
+	m.mine = []int32{0, 1, 2}
+	m.gate = newGate(200, 1<<20, func() time.Time { return m.now }, 4, m.mine)
 	m.source = &fakeSource{table: m.table}
-	if err := m.source.Start(context.Background(), m.gate); err != nil {
+	if err := m.source.Start(context.Background(), m.gate, m.mine); err != nil {
 		t.Fatal(err)
 	}
 	return m
@@ -52,7 +57,7 @@ func (m *gateModel) key() Key {
 
 func (m *gateModel) step() {
 	m.now = m.now.Add(time.Duration(m.rand.IntN(100)) * time.Millisecond)
-	switch m.rand.IntN(10) {
+	switch m.rand.IntN(12) {
 	case 0, 1, 2:
 		m.table.insert(m.key())
 	case 3, 4:
@@ -65,13 +70,56 @@ func (m *gateModel) step() {
 		m.release()
 	case 9:
 		m.gate.spillStuck(m.now.Add(-300 * time.Millisecond))
+	case 10:
+		m.rival()
+	case 11:
+		m.exchange()
+	}
+}
+
+// rival is the other relay: it publishes and settles everything of the lanes that are not the gate's.
+func (m *gateModel) rival() {
+	for _, row := range m.table.rows {
+		if !slices.Contains(m.mine, m.table.lane(row.event.Key())) {
+			row.published = true
+		}
+	}
+}
+
+// exchange begins to leave a lane, gives away what has drained, changes its mind, or takes lanes of the other relay.
+func (m *gateModel) exchange() {
+	switch {
+	case m.calm:
+	case len(m.leaving) > 0 && m.rand.IntN(4) == 0:
+		m.gate.gain(m.leaving)
+		m.leaving = nil
+	case len(m.leaving) > 0:
+		if len(m.gate.busy(m.leaving)) == 0 {
+			m.gate.forget(m.leaving)
+			m.mine = slices.DeleteFunc(m.mine, func(l int32) bool { return slices.Contains(m.leaving, l) })
+			m.leaving = nil
+			m.rival()
+		}
+	case m.rand.IntN(2) == 0 && len(m.mine) > 0:
+		m.leaving = []int32{m.mine[m.rand.IntN(len(m.mine))]}
+		m.gate.leave(m.leaving)
+	case len(m.mine) < 4:
+		for lane := range int32(4) {
+			if !slices.Contains(m.mine, lane) {
+				m.mine = append(m.mine, lane)
+				m.gate.gain([]int32{lane})
+				return
+			}
+		}
 	}
 }
 
 // read has answers and settles come between the snapshot and the admission.
 func (m *gateModel) read() {
-	if keys, topics := m.gate.takeReleased(); len(keys)+len(topics) > 0 {
-		m.source.Reread(keys, topics)
+	again := m.gate.takeReleased()
+	m.source.Forget(again.forget)
+	if len(again.keys)+len(again.topics)+len(again.lanes) > 0 {
+		m.source.Reread(again.keys, again.topics, again.lanes)
 	}
 	free, _ := m.gate.free()
 	if free == 0 {
@@ -83,9 +131,10 @@ func (m *gateModel) read() {
 	if err != nil {
 		m.fatal("read: %v", err)
 	}
-	for range m.rand.IntN(3) {
+	for range m.rand.IntN(6) {
 		m.answer()
 		m.settle()
+		m.exchange()
 	}
 	m.ready(m.gate.admit(batch.Events))
 }
@@ -97,6 +146,9 @@ func (m *gateModel) ready(events []*Event) {
 		calls[e.Key()] = append(calls[e.Key()], e)
 	}
 	for key, call := range calls {
+		if !slices.Contains(m.mine, m.table.lane(key)) {
+			m.fatal("%v of %v goes out, and its lane is the other relay's", ids(call), key)
+		}
 		if n := len(m.outstanding[key]); n > 0 {
 			m.fatal("%v goes out while %d of %v are outstanding", ids(call), n, key)
 		}
@@ -153,10 +205,15 @@ func (m *gateModel) outcomesOf(key Key, call []*Event) (os []outcome) {
 func (m *gateModel) resolve(os []outcome) {
 	v := m.gate.resolve(os)
 	m.unsettled = append(m.unsettled, v.acked...)
+	m.toPark = append(m.toPark, v.failed...)
 	m.ready(v.ready)
 }
 
 func (m *gateModel) settle() {
+	for _, o := range m.toPark {
+		m.gate.parkedInDatabase(o.event.Key())
+	}
+	m.toPark = nil
 	if len(m.unsettled) == 0 {
 		return
 	}
@@ -184,6 +241,11 @@ func (m *gateModel) release() {
 // finish lets everything succeed and checks that nothing was forgotten.
 func (m *gateModel) finish() {
 	m.calm = true
+	if len(m.leaving) > 0 {
+		m.gate.gain(m.leaving)
+		m.leaving = nil
+	}
+	m.rival()
 	for range 10_000 {
 		m.release()
 		m.read()
@@ -196,6 +258,7 @@ func (m *gateModel) finish() {
 	if n := m.table.open(); n > 0 {
 		m.fatal("%d events never went out", n)
 	}
+	m.read()
 	wantEmpty(m.t, m.gate)
 	if len(m.gate.keys) > 0 || len(m.gate.parked) > 0 || len(m.gate.requested) > 0 {
 		m.fatal("left in the gate: keys %v, parked %v, requested %v", m.gate.keys, m.gate.parked, m.gate.requested)

@@ -13,7 +13,7 @@ var (
 	keyC = Key{"payments", "c"}
 )
 
-func testGate() *gate { return newGate(100, 1<<20, time.Now) }
+func testGate() *gate { return newGate(100, 1<<20, time.Now, 1, []int32{0}) }
 
 func failure(c Class) error {
 	return &PublishError{Class: c, Code: "TEST", Err: errors.New("scripted")}
@@ -163,7 +163,7 @@ func TestGateHoldsAnUnparkedKeyUntilItIsReadAgain(t *testing.T) {
 	g.takeReleased()
 	g.unpark(keyA)
 	wantIDs(t, "newer event between unpark and the reader's turn", g.admit(fromTo(2, 2, keyA)))
-	if keys, _ := g.takeReleased(); !slices.Equal(keys, []Key{keyA}) {
+	if keys := g.takeReleased().keys; !slices.Equal(keys, []Key{keyA}) {
 		t.Fatalf("to be read again: %v, want %v", keys, keyA)
 	}
 	wantIDs(t, "read again", g.admit(fromTo(1, 2, keyA)), 1, 2)
@@ -175,7 +175,7 @@ func TestGateReleasesAKeyOnce(t *testing.T) {
 	g.park(keyA)
 	g.unpark(keyA)
 	g.unpark(keyA)
-	if keys, _ := g.takeReleased(); len(keys) != 1 {
+	if keys := g.takeReleased().keys; len(keys) != 1 {
 		t.Errorf("to be read again: %v, want one", keys)
 	}
 }
@@ -191,7 +191,7 @@ func TestGateHoldsAKeyWhileARequestIsCarriedOut(t *testing.T) {
 	wantIDs(t, "admitted during the request, after the reader's turn", g.admit(fromTo(1, 1, keyA)))
 	g.unhold(keyA)
 	wantIDs(t, "admitted before the key is read again", g.admit(fromTo(2, 2, keyA)))
-	if keys, _ := g.takeReleased(); len(keys) != 1 {
+	if keys := g.takeReleased().keys; len(keys) != 1 {
 		t.Fatalf("to be read again: %v, want one", keys)
 	}
 	wantIDs(t, "read again", g.admit(fromTo(1, 2, keyA)), 1, 2)
@@ -221,7 +221,7 @@ func TestGateKeepsAParkedKeyParkedAfterARefusedRequest(t *testing.T) {
 	g.park(keyA)
 	g.hold(keyA)
 	g.unhold(keyA)
-	if keys, _ := g.takeReleased(); len(keys) != 0 || !g.HeldKey(keyA) {
+	if keys := g.takeReleased().keys; len(keys) != 0 || !g.HeldKey(keyA) {
 		t.Errorf("to be read again: %v, held %v; want none, true", keys, g.HeldKey(keyA))
 	}
 }
@@ -239,12 +239,13 @@ func TestGateHoldsATopicUntilItIsInOrderAndNothingOfItIsOutstanding(t *testing.T
 	if !g.topicReady("orders") || g.topicReady("orders") {
 		t.Error("topicReady must be true once")
 	}
-	if _, topics := g.takeReleased(); len(topics) != 0 {
+	if topics := g.takeReleased().topics; len(topics) != 0 {
 		t.Fatalf("released %v while event 2 is outstanding", topics)
 	}
 	g.resolve(outcomes(nil, b...))
 	wantIDs(t, "admitted before the topic is read again", g.admit(fromTo(5, 5, keyB)))
-	keys, topics := g.takeReleased()
+	again := g.takeReleased()
+	keys, topics := again.keys, again.topics
 	if len(keys) != 0 || !slices.Equal(topics, []string{"orders"}) {
 		t.Fatalf("to be read again: %v %v, want only topic orders", keys, topics)
 	}
@@ -270,7 +271,8 @@ func TestGateMakesAKeyOfAHeldTopicWaitForItsTopic(t *testing.T) {
 	g.admit(b)
 	g.resolve(outcomes(failure(ClassTopic), b...))
 	g.unpark(keyA)
-	if keys, topics := g.takeReleased(); len(keys)+len(topics) != 0 {
+	again := g.takeReleased()
+	if keys, topics := again.keys, again.topics; len(keys)+len(topics) != 0 {
 		t.Errorf("to be read again: %v %v; want nothing, the topic is held", keys, topics)
 	}
 }
@@ -278,7 +280,7 @@ func TestGateMakesAKeyOfAHeldTopicWaitForItsTopic(t *testing.T) {
 func TestGateSpillsTheWaitingEventsOfStuckKeysOnly(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(100, 0)
-	g := newGate(100, 1<<20, func() time.Time { return now })
+	g := newGate(100, 1<<20, func() time.Time { return now }, 1, []int32{0})
 	stuck, moving := fromTo(1, 1, keyA), fromTo(2, 2, keyB)
 	g.admit(slices.Concat(stuck, moving))
 	g.admit(slices.Concat(fromTo(3, 4, keyA), fromTo(5, 6, keyB)))
@@ -290,7 +292,7 @@ func TestGateSpillsTheWaitingEventsOfStuckKeysOnly(t *testing.T) {
 	}
 	wantIDs(t, "admitted of a spilled key", g.admit(fromTo(8, 8, keyA)))
 	wantIDs(t, "ready after the ack of a spilled key", g.resolve(outcomes(nil, stuck...)).ready)
-	if keys, _ := g.takeReleased(); !slices.Equal(keys, []Key{keyA}) {
+	if keys := g.takeReleased().keys; !slices.Equal(keys, []Key{keyA}) {
 		t.Fatalf("to be read again: %v, want %v", keys, keyA)
 	}
 	wantIDs(t, "read again", g.admit(slices.Concat(stuck, fromTo(3, 4, keyA), fromTo(8, 8, keyA))), 3, 4, 8)
@@ -336,7 +338,7 @@ func TestGateForgetsWhatWaitsBehindAnUnknownOutcome(t *testing.T) {
 func TestGateCountsTheSilenceFromTheLastAnswer(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(100, 0)
-	g := newGate(100, 1<<20, func() time.Time { return now })
+	g := newGate(100, 1<<20, func() time.Time { return now }, 1, []int32{0})
 	events := fromTo(1, 2, keyA)
 	silent := func(want time.Duration) {
 		t.Helper()

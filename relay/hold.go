@@ -11,7 +11,7 @@ var _ Held = (*gate)(nil)
 func (g *gate) HeldKey(key Key) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.stopped(key) {
+	if g.stopped(key) || !g.lanes.has(key) {
 		return true
 	}
 	if t := g.topics[key.Topic]; t != nil && t.err != nil {
@@ -101,7 +101,7 @@ func (g *gate) unhold(key Key) {
 // goOn hands a key to the reader's goroutine. It stays held until that takes it: a newer event must not be admitted before the key is read
 // again.
 func (g *gate) goOn(key Key) {
-	if g.stopped(key) {
+	if g.stopped(key) || !g.lanes.has(key) {
 		return
 	}
 	k := g.keys[key]
@@ -149,25 +149,37 @@ func (g *gate) releaseTopic(name string, t *topicState) {
 func (g *gate) rest() (released bool, inFlight int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.releasedKeys)+len(g.releasedTopics) > 0, g.events - g.stuck
+	return len(g.releasedKeys)+len(g.releasedTopics)+len(g.gained) > 0, g.events - g.stuck
 }
 
-// takeReleased ends the holds that are over and returns what is to be read again. Only the reader's goroutine calls it: between this call
-// and its Reread nothing is admitted, so no newer event can go first. A key of a held topic is read again with its topic.
-func (g *gate) takeReleased() (keys []Key, topics []string) {
+// released is what the reader has to do before its next read: forget lanes, then read keys, topics and lanes again.
+type released struct {
+	forget []int32
+	keys   []Key
+	topics []string
+	lanes  []int32
+}
+
+// takeReleased ends the holds that are over and returns what follows for the reader. Only the reader's goroutine calls it: between this call
+// and its Reread nothing is admitted, so no newer event can go first. A key of a held topic is read again with its topic, one of a lane that was
+// left by whoever has the lane.
+func (g *gate) takeReleased() (r released) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	r.forget, r.lanes = g.left, g.gained
+	g.left, g.gained = nil, nil
+	g.lanes.add(r.lanes)
 	for _, key := range g.releasedKeys {
 		delete(g.keys, key)
-		if t := g.topics[key.Topic]; !g.stopped(key) && (t == nil || t.err == nil) {
-			keys = append(keys, key)
+		if t := g.topics[key.Topic]; !g.stopped(key) && g.lanes.has(key) && (t == nil || t.err == nil) {
+			r.keys = append(r.keys, key)
 		}
 	}
 	for _, name := range g.releasedTopics {
 		t := g.topics[name]
 		t.err, t.released = nil, false
-		topics = append(topics, name)
+		r.topics = append(r.topics, name)
 	}
 	g.releasedKeys, g.releasedTopics = nil, nil
-	return keys, topics
+	return r
 }

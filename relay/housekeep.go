@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// housekeep parks keys, asks for missing topics, carries out what operators request, has the source watch itself, and says when the brokers fall silent. It works until stop or work
+// housekeep parks keys, reads those of gained lanes, asks for missing topics, carries out what operators request, has the source watch itself, and says when the brokers fall silent. It works until stop or work
 // ends, then parks what is still to be parked under finish.
 func (t *term) housekeep(stop, work, finish context.Context) error {
 	topics := time.NewTicker(t.cfg.TopicCheckInterval)
 	defer topics.Stop()
-	requests := time.NewTicker(t.cfg.RequestInterval)
-	defer requests.Stop()
+	notes := time.NewTicker(t.cfg.LookInterval)
+	defer notes.Stop()
 	watch := time.NewTicker(watchInterval)
 	defer watch.Stop()
 	ctx, cancel := context.WithCancel(stop)
@@ -36,9 +36,13 @@ func (t *term) housekeep(stop, work, finish context.Context) error {
 			t.checkTopics(ctx)
 		case <-watch.C:
 			t.watch(ctx)
-		case <-requests.C:
+		case <-t.toGain:
+			err = t.gain(ctx)
+		case <-t.requested:
+			err = t.carryOut(ctx)
+		case <-notes.C:
 			silent = t.noteSilence(silent)
-			err = errors.Join(t.carryOut(ctx), held.write(ctx))
+			err = held.write(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
 			return err
@@ -82,11 +86,38 @@ func (n *heldNote) write(ctx context.Context) error {
 	if n.written != nil && slices.Equal(n.written, held) {
 		return nil
 	}
-	if err := n.source.HoldTopics(ctx, n.claim, held); err != nil {
+	if err := n.source.HoldTopics(ctx, n.owner, held); err != nil {
 		return fmt.Errorf("write down the held topics: %w", err)
 	}
 	n.written = held
 	return nil
+}
+
+// gain hands lanes that were claimed to the gate. What the owner before has parked is read first: nothing of those keys may go out.
+func (t *term) gain(ctx context.Context) error {
+	t.mu.Lock()
+	lanes := slices.Clone(t.gained)
+	t.mu.Unlock()
+	if len(lanes) == 0 {
+		return nil
+	}
+	t.gate.forget(lanes)
+	if err := t.readParked(ctx, lanes); err != nil {
+		return err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	lanes = slices.DeleteFunc(lanes, func(l int32) bool { return !slices.Contains(t.gained, l) })
+	t.gained = slices.DeleteFunc(t.gained, func(l int32) bool { return slices.Contains(lanes, l) })
+	t.gate.gain(lanes)
+	return nil
+}
+
+// gaining tells that lanes were claimed which the gate does not have yet.
+func (t *term) gaining() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.gained) > 0
 }
 
 // parkFailed parks the keys of all events that have failed since the last call.
@@ -107,9 +138,10 @@ func (t *term) parkFailed(ctx context.Context) error {
 func (t *term) park(ctx context.Context, o outcome) error {
 	code, reason := reasonOf(o.err)
 	p := ParkedKey{Key: o.event.Key(), Event: o.event.Ref(), EventType: o.event.Type, Code: cmp.Or(code, "UNPUBLISHABLE"), Reason: reason}
-	if err := t.source.Park(ctx, t.claim, p); err != nil {
+	if err := t.source.Park(ctx, t.keeper.current(), p); err != nil {
 		return fmt.Errorf("park key: %w", err)
 	}
+	t.gate.parkedInDatabase(p.Key)
 	t.cfg.Logger.Error("key parked: its events wait for an operator, the others go on", "topic", short(p.Topic), "id", p.Event.ID, "event_id", p.Event.EventID,
 		"code", p.Code, "reason", p.Reason)
 	return nil
@@ -137,7 +169,7 @@ func (t *term) checkTopics(ctx context.Context) {
 // carryOut has the source do what operators ask for. Keys that are asked about are held meanwhile.
 func (t *term) carryOut(ctx context.Context) error {
 	var held []Key
-	released, err := t.source.Requests(ctx, t.claim, func(key Key) bool {
+	released, err := t.source.Requests(ctx, t.keeper.current(), func(key Key) bool {
 		if !t.gate.hold(key) {
 			return false
 		}

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// keeper keeps a claim alive and, when it cannot, silences the relay in time.
+// keeper keeps a claim alive and, when it cannot, silences the relay in time. All lanes are renewed together, so they have one deadline; a lane that was
+// gained since the last renewal has more time than that.
 //
 //	claimed ── renewed every TTL/3 ──▶ claimed
 //	   │ not renewed until TTL − (produce timeout + overhead + margin)
@@ -18,13 +19,14 @@ import (
 // The time is counted from SENDING the last good renewal, by this process's monotonic clock: the database counted its TTL from a later moment.
 type keeper struct {
 	leases  Leases
-	claim   Claim
 	ttl     time.Duration
 	silence time.Duration
 	now     func() time.Time
 	destroy func()
 
 	mu sync.Mutex
+	// claim changes when lanes are gained and given back.
+	claim Claim
 	// deadline is when the relay must be silent.
 	deadline time.Time
 	timer    *time.Timer
@@ -88,40 +90,61 @@ func (k *keeper) stop() {
 	k.timer.Stop()
 }
 
-// run renews until ctx ends. It returns ErrLeaseLost, or why it cannot know: a changed server, a broken connection.
-func (k *keeper) run(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(k.ttl / 3):
-		}
-		sent := k.now()
-		err := k.renew(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil //nolint:nilerr // the work has ended: what the renewal met does not matter any more
-		case k.expired(), k.remaining() == 0:
-			k.expire()
-			return k.tooLate()
-		case errors.Is(err, ErrLeaseLost):
-			k.expire()
-			return fmt.Errorf("renew lease: %w", err)
-		case err != nil:
-			return fmt.Errorf("renew lease: %w", err)
-		}
-		if !k.extend(sent) {
-			return k.tooLate()
-		}
+// due tells that the next renewal is due.
+func (k *keeper) due() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.now().Sub(k.deadline.Add(-k.silence)) >= k.ttl/3
+}
+
+// current is the claim as it is now.
+func (k *keeper) current() Claim {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.claim
+}
+
+func (k *keeper) adopt(c Claim) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.claim = c
+}
+
+// prolong calls f, which renews or claims, while there is time, and counts from now when it succeeds. Otherwise it returns ErrLeaseLost, or why nobody
+// can know: a changed server, a broken connection. Without an error but with false, ctx has ended: what the call met does not matter any more.
+func (k *keeper) prolong(ctx context.Context, doing string, f func(context.Context) error) (bool, error) {
+	sent := k.now()
+	err := k.bounded(ctx, f)
+	switch {
+	case ctx.Err() != nil:
+		return false, nil //nolint:nilerr // see above
+	case k.expired(), k.remaining() == 0:
+		k.expire()
+		return false, k.tooLate()
+	case errors.Is(err, ErrLeaseLost):
+		k.expire()
+		return false, fmt.Errorf("%s lease: %w", doing, err)
+	case err != nil:
+		return false, fmt.Errorf("%s lease: %w", doing, err)
 	}
+	if !k.extend(sent) {
+		return false, k.tooLate()
+	}
+	return true, nil
+}
+
+func (k *keeper) renew(ctx context.Context) error {
+	_, err := k.prolong(ctx, "renew", func(ctx context.Context) error { return k.leases.Renew(ctx, k.current(), k.ttl) })
+	return err
 }
 
 func (k *keeper) tooLate() error {
 	return fmt.Errorf("renew lease: not renewed within %s: %w", k.silence, ErrLeaseLost)
 }
 
-func (k *keeper) renew(ctx context.Context) error {
+// bounded calls f with no more time than is left.
+func (k *keeper) bounded(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, k.remaining())
 	defer cancel()
-	return k.leases.Renew(ctx, k.claim, k.ttl)
+	return f(ctx)
 }

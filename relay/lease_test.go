@@ -30,11 +30,14 @@ func keep(t *testing.T, before func(ctx context.Context, op string) error) *keep
 	k := &keeping{table: newFakeTable(), ran: make(chan error, 1)}
 	began := time.Now()
 	source := &fakeSource{table: k.table}
-	claim, err := source.Claim(t.Context(), Owner{ID: uuid.New()}, testTTL)
+	claim, err := source.Claim(t.Context(), Owner{ID: uuid.New()}, testTTL, Claim{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	source.before.set(func(ctx context.Context, op string) error {
+		if op != "renew" {
+			return nil
+		}
 		k.renewals = append(k.renewals, time.Since(began))
 		if before == nil {
 			return nil
@@ -45,7 +48,9 @@ func keep(t *testing.T, before func(ctx context.Context, op string) error) *keep
 		k.silenced = append(k.silenced, time.Since(began))
 	})
 	t.Cleanup(k.stop)
-	go func() { k.ran <- k.run(t.Context()) }()
+	term := &term{Relay: &Relay{source: source, owner: claim.Owner, cfg: Config{}.withDefaults()}, keeper: k.keeper}
+	term.info.Lanes = len(claim.Lanes)
+	go func() { k.ran <- term.keep(t.Context()) }()
 	return k
 }
 

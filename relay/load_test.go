@@ -119,7 +119,7 @@ func TestSweepPublishesAForgottenEventAndCountsIt(t *testing.T) {
 		t.Run(fmt.Sprintf("while writers write %v", busy), func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				r := w.relay(Config{}).start()
-				w.until("leading", func() bool { return r.Stats().Leading })
+				w.until("leading", func() bool { return r.Stats().Lanes > 0 })
 				row := w.table.reserve(keyA)
 				row.forgotten = true
 				w.table.commit(row)

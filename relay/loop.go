@@ -89,8 +89,12 @@ func (r *reader) readAgain() {
 	if r.untilReread() > 0 {
 		return
 	}
-	if keys, topics := r.gate.takeReleased(); len(keys)+len(topics) > 0 {
-		r.source.Reread(keys, topics)
+	again := r.gate.takeReleased()
+	if len(again.forget) > 0 {
+		r.source.Forget(again.forget)
+	}
+	if len(again.keys)+len(again.topics)+len(again.lanes) > 0 {
+		r.source.Reread(again.keys, again.topics, again.lanes)
 		r.reread = r.cfg.now()
 	}
 }
@@ -237,11 +241,12 @@ func (r *reader) awaitSettled(ctx context.Context) (done bool, err error) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for ctx.Err() == nil {
+		gaining := r.gaining()
 		released, inFlight := r.gate.rest()
 		if released && r.untilReread() <= 0 {
 			return false, nil
 		}
-		if !released && inFlight == 0 {
+		if !gaining && !released && inFlight == 0 {
 			return true, nil
 		}
 		if s := r.gate.silentFor(); s > 2*r.cfg.StallTimeout {

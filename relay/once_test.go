@@ -55,7 +55,7 @@ func TestOnceWritesDownWhatItParkedWhileARequestHung(t *testing.T) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				w.table.insert(keyA)
-				r := w.relay(Config{Once: true, RequestInterval: time.Millisecond})
+				r := w.relay(Config{Once: true, LookInterval: time.Millisecond})
 				r.source.before.set(hangIn("requests"))
 				r.publisher.latency = func(*Event) time.Duration { return time.Second }
 				r.publisher.fail = func(*Event) error { return failure(ClassEvent) }
@@ -107,7 +107,7 @@ func TestOnceGivesUpWhenTheBrokersAreSilent(t *testing.T) {
 }
 
 func TestOnceGoesOnAfterADatabaseError(t *testing.T) {
-	for _, op := range []string{"read", "settle", "park", "release"} {
+	for _, op := range []string{"read", "settle", "park", "leave"} {
 		t.Run(op, func(t *testing.T) {
 			inWorld(t, func(w *world) {
 				bad := w.table.insert(keyA)
@@ -138,7 +138,7 @@ func TestOnceSaysLoudlyThatItWaitsForTheLease(t *testing.T) {
 				w.table.steal(time.Now().Add(time.Minute))
 				r := w.relay(Config{Once: once}).start()
 				w.until("waiting", func() bool { return r.Stats().Waiting == "thief" })
-				if r.log.count(`level=`+level+` msg="waiting for the lease"`) != 1 {
+				if r.log.count(`level=`+level+` msg="waiting for lanes"`) != 1 {
 					t.Errorf("log:\n%s", r.log.text.String())
 				}
 			})

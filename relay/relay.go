@@ -23,6 +23,8 @@ type Relay struct {
 	info SourceInfo
 	// reason is why the relay has not started yet.
 	reason error
+	// registered tells that the database may count this relay among those that share the lanes.
+	registered bool
 	// opened tells that a term has begun in this run: from then on a failure is waited out.
 	opened bool
 	// started is when Run began.
@@ -70,6 +72,7 @@ func (e *DrainError) Error() string {
 func (r *Relay) Run(ctx context.Context) error {
 	defer r.source.Close()
 	defer r.publisher.Destroy()
+	defer r.leave(ctx)
 	r.started = r.cfg.now()
 	wait := minBackoff
 	for {
@@ -166,7 +169,7 @@ func (r *Relay) term(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.cfg.Logger.Info("lease taken", "table", info.Name, "lanes", len(claim.Lanes))
+	r.cfg.Logger.Info("lanes taken", "table", info.Name, "gained", len(claim.Lanes), "lanes", len(claim.Lanes), "of", info.Lanes)
 	return r.lead(ctx, claim, sent)
 }
 
@@ -203,36 +206,55 @@ func (r *Relay) attempt(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeout(ctx, limit)
 }
 
-// claimInterval is how often a waiting relay looks: a clean hand-over must take less than a second.
-const claimInterval = 300 * time.Millisecond
-
-// claim waits for the lease. sent is when the request that got it was sent.
+// claim waits for lanes. sent is when the request that got them was sent.
 func (r *Relay) claim(ctx context.Context) (claim Claim, sent time.Time, err error) {
+	defer r.counters.waiting.Store(nil)
 	for {
 		r.counters.lastTurn.Store(r.cfg.now().UnixNano())
 		sent = r.cfg.now()
 		claim, err = r.tryClaim(ctx)
 		if err != nil {
-			r.counters.waiting.Store(nil)
 			return claim, sent, fmt.Errorf("claim lease: %w", err)
 		}
-		if claim.Held {
-			r.counters.waiting.Store(nil)
+		if len(claim.Lanes) > 0 {
 			return claim, sent, nil
 		}
-		holder := claim.Owner.Name
-		if w := r.counters.waiting.Load(); w == nil || *w != holder {
-			r.opened = true
-			r.counters.waiting.Store(&holder)
-			r.cfg.Logger.Log(ctx, r.waitingLevel(), "waiting for the lease", "held_by", holder, "ends_in", claim.Expires.Round(100*time.Millisecond).String(),
-				"note", "a relay that stops hands it over at once; after a crash it runs out")
-		}
-		select {
-		case <-ctx.Done():
-			return claim, sent, &stopError{r.left()}
-		case <-time.After(claimInterval):
+		if err := r.await(ctx, sent.Add(r.cfg.LeaseTTL/3)); err != nil {
+			return claim, sent, err
 		}
 	}
+}
+
+// await returns when there are lanes for this relay, or when it is time to say again that it is alive.
+func (r *Relay) await(ctx context.Context, until time.Time) error {
+	for first := true; r.cfg.now().Before(until); first = false {
+		r.counters.lastTurn.Store(r.cfg.now().UnixNano())
+		v, err := r.tryLook(ctx)
+		if err != nil {
+			return fmt.Errorf("claim lease: %w", err)
+		}
+		if v.Free > 0 && !first {
+			return nil
+		}
+		r.noteWaiting(ctx, v)
+		select {
+		case <-ctx.Done():
+			return &stopError{r.left()}
+		case <-time.After(r.cfg.LookInterval):
+		}
+	}
+	return nil
+}
+
+func (r *Relay) noteWaiting(ctx context.Context, v View) {
+	holder := v.Holder.Name
+	if w := r.counters.waiting.Load(); w != nil && *w == holder {
+		return
+	}
+	r.opened = true
+	r.counters.waiting.Store(&holder)
+	r.cfg.Logger.Log(ctx, r.waitingLevel(), "waiting for lanes", "held_by", holder, "ends_in", v.Expires.Round(100*time.Millisecond).String(), "relays", v.Relays,
+		"note", "a relay that works or stops hands over at once; after a crash its leases run out")
 }
 
 // waitingLevel is higher with Once: somebody stands by who expects an end, and the other relay may never stop.
@@ -246,5 +268,27 @@ func (r *Relay) waitingLevel() slog.Level {
 func (r *Relay) tryClaim(ctx context.Context) (Claim, error) {
 	attempt, cancel := r.attempt(ctx)
 	defer cancel()
-	return r.source.Claim(attempt, r.owner, r.cfg.LeaseTTL)
+	r.registered = true
+	return r.source.Claim(attempt, r.owner, r.cfg.LeaseTTL, Claim{Owner: r.owner})
 }
+
+func (r *Relay) tryLook(ctx context.Context) (View, error) {
+	attempt, cancel := r.attempt(ctx)
+	defer cancel()
+	return r.source.Look(attempt, r.owner)
+}
+
+// leave hands back what the relay has and ends its registration, if that is still to be done.
+func (r *Relay) leave(ctx context.Context) {
+	if !r.registered {
+		return
+	}
+	r.registered = false
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if err := r.source.Leave(ctx, r.owner); err != nil {
+		r.cfg.Logger.Warn("release lease", "error", err)
+	}
+}
+
+func (r *Relay) noteLanes(c Claim) { r.counters.lanes.Store(int64(len(c.Lanes))) }

@@ -151,12 +151,12 @@ func TestStopEndsAnOpeningThatHangs(t *testing.T) {
 func TestStopHandsTheLeaseToTheNextRelayAtOnce(t *testing.T) {
 	inWorld(t, func(w *world) {
 		first := w.relay(Config{Name: "first"}).start()
-		w.until("first leads", func() bool { return first.Stats().Leading })
+		w.until("first leads", func() bool { return first.Stats().Lanes > 0 })
 		second := w.relay(Config{Name: "second"}).start()
 		w.until("second waits", func() bool { return second.Stats().Waiting == "first" })
 		began := time.Now()
 		first.wantStopped()
-		w.until("second leads", func() bool { return second.Stats().Leading })
+		w.until("second leads", func() bool { return second.Stats().Lanes > 0 })
 		if took := time.Since(began); took >= time.Second {
 			t.Errorf("the hand-over took %s, want under a second", took)
 		}
@@ -264,7 +264,7 @@ func TestARelayThatCouldNotPublishSaysSoWhileAnotherOneWorks(t *testing.T) {
 	inWorld(t, func(w *world) {
 		working := w.relay(Config{Name: "working"})
 		working.start()
-		w.until("leading", func() bool { return working.Stats().Leading })
+		w.until("leading", func() bool { return working.Stats().Lanes > 0 })
 		broken := w.relay(Config{Name: "broken"})
 		broken.publisher.onOpen = func(context.Context) error { return fmt.Errorf("wrong password: %w", ErrConfiguration) }
 		if err := <-broken.start().ran; !errors.Is(err, ErrConfiguration) {
@@ -278,7 +278,7 @@ func TestConfigurationErrorOfAWorkingRelayIsWaitedOut(t *testing.T) {
 	inWorld(t, func(w *world) {
 		r := w.relay(Config{})
 		r.start()
-		w.until("leading", func() bool { return r.Stats().Leading })
+		w.until("leading", func() bool { return r.Stats().Lanes > 0 })
 		r.source.before.set(func(context.Context, string) error { return fmt.Errorf("password changed: %w", ErrConfiguration) })
 		w.until("interrupted", func() bool { return r.Stats().LastError != nil })
 		r.source.before.set(nil)
@@ -343,7 +343,7 @@ func TestStatsMayBeAskedForAtAnyTime(t *testing.T) {
 	for {
 		select {
 		case err := <-r.ran:
-			if s := r.Stats(); err != nil || s.Published != 2000 || s.InFlight != 0 || s.Leading || s.LastError != nil {
+			if s := r.Stats(); err != nil || s.Published != 2000 || s.InFlight != 0 || s.Lanes > 0 || s.LastError != nil {
 				t.Errorf("run: %v; stats %+v, want 2000 published and nothing in flight", err, s)
 			}
 			return

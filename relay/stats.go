@@ -23,8 +23,8 @@ type Stats struct {
 	HeldTopics map[string]error
 	// OpenWriters is how many transactions have drawn an id and not ended, as far as the reader has to wait for them.
 	OpenWriters int
-	// Leading tells that this relay holds the lease; Waiting names the relay that does, if it is another one.
-	Leading bool
+	// Lanes is how many lanes this relay has. When it waits for some, Waiting names a relay that has them.
+	Lanes   int
 	Waiting string
 	// LastAck is when Kafka acknowledged something last; zero if never. LastTurn is when the reader's loop turned last: every
 	// second or PollInterval, whichever is longer, while the relay works.
@@ -41,7 +41,7 @@ type counters struct {
 	openWriters                                        atomic.Int64
 	lastAck, lastTurn                                  atomic.Int64
 	gate                                               atomic.Pointer[gate]
-	leading                                            atomic.Bool
+	lanes                                              atomic.Int64
 	waiting                                            atomic.Pointer[string]
 	lastError                                          atomic.Pointer[error]
 }
@@ -57,7 +57,7 @@ func (r *Relay) Stats() Stats {
 		SweepFinds:     c.sweepFinds.Load(),
 		Errors:         map[Class]int64{},
 		OpenWriters:    int(c.openWriters.Load()),
-		Leading:        c.leading.Load(),
+		Lanes:          int(c.lanes.Load()),
 		LastAck:        unixNano(c.lastAck.Load()),
 		LastTurn:       unixNano(c.lastTurn.Load()),
 	}

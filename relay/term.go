@@ -5,14 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// term is the work under one claim. Its goroutines are the reader's loop, the outcomes, the settler, the lease keeper and the housekeeping
+// term is the work from the first lanes on until something ends it. Its goroutines are the reader's loop, the outcomes, the settler, the lease keeper and the housekeeping
 // (parking, missing topics, requests); the first one that fails ends the term.
 type term struct {
 	*Relay
-	claim  Claim
 	gate   *gate
 	keeper *keeper
 	// end ends the term; its first cause counts.
@@ -22,10 +22,14 @@ type term struct {
 	outcomes []outcome
 	// failed are events whose keys have stopped and are to be parked.
 	failed []outcome
+	// gained are lanes that were claimed and whose parked keys are to be read.
+	gained []int32
 	// undecided are topics that stopped before the source's first publication; the goroutine of the outcomes alone touches it.
 	undecided map[string]error
-	// arrived is set with outcomes, toPark with failed.
-	arrived, toPark signal
+	// arrived is set with outcomes, toPark with failed, toGain with gained; requested when an operator wants something.
+	arrived, toPark, toGain, requested signal
+	// stopping tells that lanes are neither taken nor left any more.
+	stopping atomic.Bool
 }
 
 // lead works under the claim until ctx ends, everything is done with Config.Once, or the term fails. A nil error is a clean end.
@@ -34,21 +38,23 @@ func (r *Relay) lead(ctx context.Context, claim Claim, sent time.Time) error {
 	defer end(nil)
 	t := &term{
 		Relay:     r,
-		claim:     claim,
-		gate:      newGate(r.cfg.MaxInFlight, r.cfg.MaxInFlightBytes, r.cfg.now),
+		gate:      newGate(r.cfg.MaxInFlight, r.cfg.MaxInFlightBytes, r.cfg.now, r.info.Lanes, claim.Lanes),
 		keeper:    newKeeper(r.source, claim, r.cfg.LeaseTTL, r.silence, r.cfg.now, sent, r.publisher.Destroy),
 		end:       end,
 		undecided: map[string]error{},
 		arrived:   newSignal(),
 		toPark:    newSignal(),
+		toGain:    newSignal(),
+		requested: newSignal(),
 	}
+	t.requested.set()
+	t.noteLanes(claim)
 	defer t.keeper.stop()
 	r.counters.gate.Store(t.gate)
-	r.counters.leading.Store(true)
-	defer r.counters.leading.Store(false)
+	defer r.counters.lanes.Store(0)
 
-	keeping := t.spawn(work, t.keeper.run)
-	err := t.begin(ctx, work)
+	keeping := t.spawn(work, t.keep)
+	err := t.begin(ctx, work, claim.Lanes)
 	if err == nil {
 		err = t.run(ctx, work)
 	} else if cause := context.Cause(work); cause != nil {
@@ -78,6 +84,7 @@ func (t *term) run(ctx, work context.Context) error {
 	if err := t.read(reading); err != nil && reading.Err() == nil {
 		t.fail(err)
 	}
+	t.stopping.Store(true)
 	deadline := t.cfg.now().Add(t.cfg.DrainTimeout)
 	t.drain()
 	rest := max(deadline.Sub(t.cfg.now()), min(settleGrace, t.cfg.DrainTimeout))
@@ -131,8 +138,8 @@ func (w worker) finish() {
 	<-w.done
 }
 
-// begin opens the publisher and writes down what an earlier term could not. ctx or work end it.
-func (t *term) begin(ctx, work context.Context) error {
+// begin opens the publisher, writes down what an earlier term could not, and starts reading the lanes. ctx or work end it.
+func (t *term) begin(ctx, work context.Context, lanes []int32) error {
 	opening, cancel := context.WithCancel(work)
 	defer cancel()
 	defer context.AfterFunc(ctx, cancel)()
@@ -146,18 +153,25 @@ func (t *term) begin(ctx, work context.Context) error {
 	if err := t.settleEarlier(ctx); err != nil {
 		return err
 	}
-	parked, err := t.source.ParkedKeys(opening)
+	if err := t.readParked(opening, lanes); err != nil {
+		return err
+	}
+	if err := t.source.Start(opening, t.gate, lanes); err != nil {
+		return fmt.Errorf("start reading: %w", err)
+	}
+	t.opened = true
+	t.counters.lastError.Store(nil)
+	return nil
+}
+
+func (t *term) readParked(ctx context.Context, lanes []int32) error {
+	parked, err := t.source.ParkedKeys(ctx, lanes)
 	if err != nil {
 		return fmt.Errorf("read parked keys: %w", err)
 	}
 	for _, p := range parked {
 		t.gate.park(p.Key)
 	}
-	if err := t.source.Start(opening, t.gate); err != nil {
-		return fmt.Errorf("start reading: %w", err)
-	}
-	t.opened = true
-	t.counters.lastError.Store(nil)
 	return nil
 }
 
@@ -227,17 +241,14 @@ func (t *term) drain() {
 	}
 }
 
-// release hands the lease back, unless it is lost. When a client was destroyed with events outstanding, the lease runs out by itself: a produce that is
-// still on its way would land behind what the next relay publishes.
+// release hands the lanes back, unless they are lost. When a client was destroyed with events outstanding, the leases run out by themselves: a produce
+// that is still on its way would land behind what the next relay publishes.
 func (t *term) release(ctx context.Context, cause error) {
 	if errors.Is(cause, ErrLeaseLost) || t.unknown > 0 {
+		t.registered = false
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
-	defer cancel()
-	if err := t.source.Release(ctx, t.claim); err != nil {
-		t.cfg.Logger.Warn("release lease", "error", err)
-	}
+	t.leave(ctx)
 }
 
 func (t *term) settled(s settlement) {

@@ -59,6 +59,7 @@ func (g *gate) fail(v *verdict, k *keyState, o outcome) {
 		if _, dup := g.parked[key]; !dup {
 			g.parked[key] = struct{}{}
 			v.failed = append(v.failed, o)
+			g.parking[g.lanes.of(key)]++
 		}
 	case ClassTopic:
 		if k.topic.err == nil {

@@ -1,0 +1,156 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// share keeps a relay's lanes at its fair share of the source's. It runs on one goroutine, the only one that talks about leases, so that a renewal never
+// names a lane that is being given back.
+//
+//	           free, and below the share              parked keys read, walk begun
+//	nobody's ─────────────────────────────▶ claimed ──────────────────────────────▶ read
+//	   ▲                                       ▲                                       │ above the share
+//	   │                                       │ not drained in time                   ▼
+//	   └───────────── released ◀────────────── drained ◀────────────────────────── leaving
+//	                                  acked AND settled, failed keys parked
+//
+// A claim that was not renewed in time, or that another server gave, ends the term, whichever state a lane is in.
+type share struct {
+	*term
+	// leaving are lanes that are to be given back, until when.
+	leaving []int32
+	until   time.Time
+	// retry is when lanes that did not drain may be tried again.
+	retry time.Time
+}
+
+const (
+	// lookEvery is how often lanes to be given back are looked at.
+	lookEvery = 50 * time.Millisecond
+	// leaveAgain is how long lanes are kept that did not drain: they cannot for as long as brokers are away.
+	leaveAgain = 30 * time.Second
+)
+
+// keep renews the leases and shares the lanes out until ctx ends.
+func (t *term) keep(ctx context.Context) error {
+	s := &share{term: t}
+	tick := time.NewTicker(min(lookEvery, t.cfg.LookInterval))
+	defer tick.Stop()
+	looked := t.cfg.now()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		var err error
+		now := t.cfg.now()
+		switch {
+		case t.keeper.due():
+			err = t.keeper.renew(ctx)
+		case t.stopping.Load():
+		case len(s.leaving) > 0:
+			err = s.giveBack(ctx, now)
+		case now.Sub(looked) >= t.cfg.LookInterval:
+			looked = now
+			err = s.look(ctx, now)
+		}
+		if err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+}
+
+// look asks how the lanes are shared out, and takes or begins to leave what differs from the fair share.
+func (s *share) look(ctx context.Context, now time.Time) error {
+	var v View
+	err := s.keeper.bounded(ctx, func(ctx context.Context) (err error) {
+		v, err = s.source.Look(ctx, s.owner)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("look at the lanes: %w", err)
+	}
+	if v.Requests {
+		s.requested.set()
+	}
+	held := s.keeper.current().Lanes
+	fair := Share(s.info.Lanes, v.Relays)
+	switch {
+	case len(held) > fair && !now.Before(s.retry):
+		s.leaving, s.until = slices.Clone(held[fair:]), now.Add(s.cfg.DrainTimeout)
+		s.gate.leave(s.leaving)
+	case len(held) < fair && v.Free > 0:
+		return s.take(ctx)
+	}
+	return nil
+}
+
+// take claims free lanes. They are read when their parked keys are known.
+func (s *share) take(ctx context.Context) error {
+	held := s.keeper.current()
+	var now Claim
+	ok, err := s.keeper.prolong(ctx, "claim", func(ctx context.Context) (err error) {
+		now, err = s.source.Claim(ctx, s.owner, s.cfg.LeaseTTL, held)
+		return err
+	})
+	if !ok || err != nil {
+		return err
+	}
+	s.keeper.adopt(now)
+	s.noteLanes(now)
+	gained := slices.DeleteFunc(slices.Clone(now.Lanes), func(l int32) bool { return slices.Contains(held.Lanes, l) })
+	if len(gained) == 0 {
+		return nil
+	}
+	s.cfg.Logger.Info("lanes taken", "table", s.info.Name, "gained", len(gained), "lanes", len(now.Lanes))
+	s.mu.Lock()
+	s.gained = append(s.gained, gained...)
+	s.mu.Unlock()
+	s.toGain.set()
+	return nil
+}
+
+// giveBack releases what has drained of the lanes that are to be left, and keeps the rest when the time is over.
+func (s *share) giveBack(ctx context.Context, now time.Time) error {
+	s.mu.Lock()
+	s.gained = slices.DeleteFunc(s.gained, func(l int32) bool { return slices.Contains(s.leaving, l) })
+	s.mu.Unlock()
+	busy := s.gate.busy(s.leaving)
+	drained := slices.DeleteFunc(slices.Clone(s.leaving), func(l int32) bool { return slices.Contains(busy, l) })
+	if len(drained) > 0 {
+		going, staying := s.keeper.current().split(drained)
+		s.keeper.adopt(staying)
+		s.noteLanes(staying)
+		s.gate.forget(drained)
+		err := s.keeper.bounded(ctx, func(ctx context.Context) error { return s.source.Release(ctx, going) })
+		if err != nil {
+			return fmt.Errorf("give lanes back: %w", err)
+		}
+		s.cfg.Logger.Info("lanes given back", "table", s.info.Name, "given", len(drained), "lanes", len(staying.Lanes))
+		s.leaving = busy
+	}
+	if len(s.leaving) > 0 && !now.Before(s.until) {
+		s.cfg.Logger.Warn("lanes kept that another relay should have: they do not drain", "table", s.info.Name, "lanes", len(s.leaving),
+			"again_in", leaveAgain.String(), "note", "Kafka does not acknowledge their events, or they cannot be settled")
+		s.gate.gain(s.leaving)
+		s.leaving, s.retry = nil, now.Add(leaveAgain)
+	}
+	return nil
+}
+
+// split takes lanes out of a claim.
+func (c Claim) split(lanes []int32) (out, rest Claim) {
+	out.Owner, rest.Owner = c.Owner, c.Owner
+	for i, l := range c.Lanes {
+		part := &rest
+		if slices.Contains(lanes, l) {
+			part = &out
+		}
+		part.Lanes, part.Epochs = append(part.Lanes, l), append(part.Epochs, c.Epochs[i])
+	}
+	return out, rest
+}
