@@ -3,26 +3,42 @@
 //
 // # A run and its terms
 //
-// [Relay.Run] works in terms. A term is the work under one lease, and everything that the relay has in memory belongs to it, except the events that are in
+// [Relay.Run] works in terms. A term is the work from the first lanes on until something ends it, and everything that the relay has in memory belongs to it, except the events that are in
 // Kafka and not yet settled.
 //
 //	          ┌──────────────────────── pause ◀───────────────────────┐
 //	          ▼                                                       │ failed
-//	open source ──▶ claim lease ──▶ open publisher ──▶ settle what ──▶ read, publish, ──▶ drain ──▶ release lease ──▶ end
+//	open source ──▶ claim lanes ──▶ open publisher ──▶ settle what ──▶ read, publish, ──▶ drain ──▶ leave ──▶ end
 //	                  │      ▲       check topics      was left       settle              stopped
 //	                  └──────┘                         read parked keys
-//	               another relay's                     start reading
+//	              all are others'                      start reading
 //
 // Whatever fails ends the term: there is one way to recover, and it is the one that is tested most. After a client was destroyed with events outstanding
-// the pause lasts for [Publisher.MaxDelay] and the lease is not handed back: one of those events, landing behind what is published next, would turn its key.
+// the pause lasts for [Publisher.MaxDelay] and the lanes are not handed back: one of those events, landing behind what is published next, would turn its key.
+//
+// # Lanes
+//
+// A key belongs to the lane [Lane] of a source, and a lane to at most one relay: to the owner of its lease, until that runs out by the database's clock. The relays that are alive share the
+// lanes evenly ([Share]) and look at them all [Config.LookInterval].
+//
+//	           free, and below the share              parked keys read, walk begun
+//	nobody's ─────────────────────────────▶ claimed ──────────────────────────────▶ read
+//	   ▲ ▲                                     ▲                                    │  │ above the share
+//	   │ │                                     │ not drained in time                │  ▼
+//	   │ └───────── released ◀──────────────── │ ──── drained ◀──────────────────── │ leaving
+//	   │                                       └────────────────────────────────────│──┘
+//	   └────────────────── run out, after the client was destroyed ◀────────────────┘ not renewed in time
+//
+// A lane is drained when what was published of it is acknowledged AND settled and its failed keys are parked: the next owner then sees in the database all that this one knew. A lane that is
+// gained is walked through from its oldest unpublished event on, while its newer events wait behind.
 //
 // # The goroutines of a term
 //
 //	reader ──Publish──▶ Publisher ──done──▶ outcomes ──▶ settler ──▶ Source
 //	  ▲ │                   ▲                  │ │
-//	  │ └───── admit ──▶ [gate] ◀── resolve ───┘ └──▶ housekeeping: parks keys, asks for missing topics, carries out requests
+//	  │ └───── admit ──▶ [gate] ◀── resolve ───┘ └──▶ housekeeping: parks keys, reads those of gained lanes, asks for missing topics, carries out requests
 //	  └──── room, released ──┘
-//	                                                  keeper: renews the lease, silences the relay when it cannot
+//	                                                  keeper: renews the leases, takes and gives back lanes; silences the relay when it cannot renew
 //
 // # An event
 //
@@ -39,7 +55,8 @@
 //
 //   - An event is settled only after Kafka has acknowledged it.
 //   - A key with events outstanding gets no new ones, and its events go out in the order of their ids.
-//   - Nothing reaches Kafka later than the lease lasts: the client is destroyed while there is still time for what is on its way.
+//   - Nothing reaches Kafka later than the leases last: the client is destroyed while there is still time for what is on its way.
+//   - A lane is given back only when nothing of it is outstanding, unsettled or to be parked, or left to run out.
 //   - A stop and a failure leave answers that come in time heard, and what they acknowledge settled.
 //   - An event that is in Kafka and whose row cannot be settled (a constraint, a trigger, row-level security) stays in flight in every later term
 //     of the run: it is not published again before a restart, and stops no other.

@@ -7,17 +7,8 @@ import (
 	"time"
 )
 
-// share keeps a relay's lanes at its fair share of the source's. It runs on one goroutine, the only one that talks about leases, so that a renewal never
-// names a lane that is being given back.
-//
-//	           free, and below the share              parked keys read, walk begun
-//	nobody's ─────────────────────────────▶ claimed ──────────────────────────────▶ read
-//	   ▲                                       ▲                                       │ above the share
-//	   │                                       │ not drained in time                   ▼
-//	   └───────────── released ◀────────────── drained ◀────────────────────────── leaving
-//	                                  acked AND settled, failed keys parked
-//
-// A claim that was not renewed in time, or that another server gave, ends the term, whichever state a lane is in.
+// share keeps a relay's lanes at its fair share of the source's; the package comment shows the states of a lane. It runs on one goroutine, the only one that
+// talks about leases, so that a renewal never names a lane that is being given back.
 type share struct {
 	*term
 	// leaving are lanes that are to be given back, until when.

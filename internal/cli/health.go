@@ -87,7 +87,7 @@ func live(s relay.Stats, now time.Time) error {
 	return nil
 }
 
-// sourceReady tells whether events of the source flow, or would if this relay had the lease.
+// sourceReady tells whether events of the source flow, or would if this relay had lanes.
 func sourceReady(s sourceState) error {
 	switch {
 	case s.Err != nil:
@@ -98,14 +98,14 @@ func sourceReady(s sourceState) error {
 	return ready(s.Engine.Stats())
 }
 
-// ready tells whether events flow, or would if this relay had the lease.
+// ready tells whether events flow, or would if this relay had lanes.
 func ready(s relay.Stats) error {
 	switch {
 	case s.Stalled:
 		return fmt.Errorf("Kafka acknowledges nothing: %d events are outstanding", s.Outstanding)
 	case s.LastError != nil:
 		return fmt.Errorf("interrupted: %w", s.LastError)
-	case !s.Leading && s.Waiting == "":
+	case s.Lanes == 0 && s.Waiting == "":
 		return errors.New("starting")
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 type collector struct {
 	relays *relayFleet
 
-	ready, pending, oldest, published, errors, parked, leading, inFlight, held, unsettled *prometheus.Desc
+	ready, pending, oldest, published, errors, parked, lanes, inFlight, held, unsettled *prometheus.Desc
 }
 
 func newCollector(relays *relayFleet) *collector {
@@ -22,13 +22,13 @@ func newCollector(relays *relayFleet) *collector {
 	}
 	return &collector{
 		relays:    relays,
-		ready:     desc("source_ready", "1 when events of the source flow, or would if this relay had the lease, else 0; /readyz says why."),
+		ready:     desc("source_ready", "1 when events of the source flow, or would if this relay had lanes, else 0; /readyz says why."),
 		pending:   desc("pending", "Unpublished events, counted to 100,000."),
 		oldest:    desc("oldest_pending_age_seconds", "Age of the oldest unpublished event by the database's clock; 0 when there is none."),
 		published: desc("published_total", "Events that Kafka has acknowledged to this relay."),
 		errors:    desc("publish_errors_total", "Failures to publish by class.", "class"),
 		parked:    desc("parked_keys", "Keys that wait for an operator."),
-		leading:   desc("leading", "1 when this relay holds the lease, else 0."),
+		lanes:     desc("lanes", "Lanes that this relay has; the sum over all relays of a table is its number of lanes."),
 		inFlight:  desc("in_flight", "Events that are read and not settled."),
 		held:      desc("held_topics", "Topics that cannot be published to."),
 		unsettled: desc("unsettled_total", "Events that are in Kafka and whose rows could not be marked."),
@@ -37,7 +37,7 @@ func newCollector(relays *relayFleet) *collector {
 
 // Describe is of prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.ready, c.pending, c.oldest, c.published, c.errors, c.parked, c.leading, c.inFlight, c.held, c.unsettled} {
+	for _, d := range []*prometheus.Desc{c.ready, c.pending, c.oldest, c.published, c.errors, c.parked, c.lanes, c.inFlight, c.held, c.unsettled} {
 		ch <- d
 	}
 }
@@ -64,7 +64,7 @@ func (c *collector) collect(ch chan<- prometheus.Metric, s sourceState) {
 	}
 	stats := s.Engine.Stats()
 	metric(c.published, prometheus.CounterValue, float64(stats.Published))
-	metric(c.leading, prometheus.GaugeValue, zeroOrOne(stats.Leading))
+	metric(c.lanes, prometheus.GaugeValue, float64(stats.Lanes))
 	metric(c.inFlight, prometheus.GaugeValue, float64(stats.InFlight))
 	metric(c.held, prometheus.GaugeValue, float64(len(stats.HeldTopics)))
 	metric(c.unsettled, prometheus.CounterValue, float64(stats.Unsettled))

@@ -43,5 +43,5 @@ func handler(relays *relayFleet) http.Handler {
 // index lists the paths for a person who came by the address alone.
 func index(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	fmt.Fprint(w, "outbox relay\n\n/livez    the process works\n/readyz   events of every source flow, or would if this relay had the lease; /readyz?source=NAME asks for one\n/metrics  for Prometheus\n")
+	fmt.Fprint(w, "outbox relay\n\n/livez    the process works\n/readyz   events of every source flow, or would if this relay had lanes; /readyz?source=NAME asks for one\n/metrics  for Prometheus\n")
 }

@@ -46,7 +46,7 @@ VALUES (gen_random_uuid(), 'Order', '1', 'order.placed.v1', '{}', $1, '1', now()
 		_, body := get(t, server.URL+"/metrics")
 		return code == http.StatusOK && strings.Contains(body, "\noutbox_published_total{source=\"public.outbox_event\"} 1\n")
 	})
-	if _, body := get(t, server.URL+"/metrics"); !strings.Contains(body, "\noutbox_leading{source=\"public.outbox_event\"} 1\n") || !strings.Contains(body, "\noutbox_held_topics{source=\"public.outbox_event\"} 0\n") ||
+	if _, body := get(t, server.URL+"/metrics"); !strings.Contains(body, "\noutbox_lanes{source=\"public.outbox_event\"} 8\n") || !strings.Contains(body, "\noutbox_held_topics{source=\"public.outbox_event\"} 0\n") ||
 		!strings.Contains(body, "\ngo_goroutines ") || !strings.Contains(body, "\nprocess_cpu_seconds_total ") {
 		t.Errorf("a metric is missing: %s", body)
 	}
@@ -121,10 +121,10 @@ func TestReadinessHasAReason(t *testing.T) {
 		stats relay.Stats
 		want  string
 	}{
-		"leading":     {relay.Stats{Leading: true}, ""},
+		"working":     {relay.Stats{Lanes: 8}, ""},
 		"waiting":     {relay.Stats{Waiting: "other:1"}, ""},
 		"starting":    {relay.Stats{}, "starting"},
-		"stalled":     {relay.Stats{Leading: true, Stalled: true, Outstanding: 7}, "Kafka acknowledges nothing: 7 events are outstanding"},
+		"stalled":     {relay.Stats{Lanes: 8, Stalled: true, Outstanding: 7}, "Kafka acknowledges nothing: 7 events are outstanding"},
 		"interrupted": {relay.Stats{LastError: errors.New("no route")}, "interrupted: no route"},
 	} {
 		got := ""
