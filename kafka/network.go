@@ -9,7 +9,10 @@ import (
 	"time"
 )
 
-var errDestroyed = errors.New("the client was destroyed")
+var (
+	errDestroyed = errors.New("the client was destroyed")
+	errLate      = errors.New("the lease has run out: the client was destroyed before it sent anything more")
+)
 
 // network makes and remembers the sockets of one client, so that they can be reset. It also holds back requests while records are
 // being buffered.
@@ -17,6 +20,9 @@ type network struct {
 	tls     *tls.Config
 	dialled func(address string)
 	lenient bool
+	// late tells that nothing may be sent any more; expired is called when a request would have been.
+	late    func() bool
+	expired func()
 
 	// gate is held while records are being buffered. It is never held during I/O: a socket that does not move must not stop Publish.
 	gate sync.Mutex
@@ -27,7 +33,8 @@ type network struct {
 }
 
 func newNetwork(c Config) *network {
-	return &network{tls: c.TLSConfig, dialled: c.dialled, lenient: c.lenient, sockets: map[net.Conn]struct{}{}}
+	return &network{tls: c.TLSConfig, dialled: c.dialled, lenient: c.lenient, sockets: map[net.Conn]struct{}{},
+		late: func() bool { return false }, expired: func() {}}
 }
 
 // dial is the client's dialer. The client ignores its own dial timeout when it has one, so the timeout is here.
@@ -121,10 +128,14 @@ type socket struct {
 	network  *network
 }
 
-// Write waits while records are being buffered.
+// Write waits while records are being buffered. The process may have stood still until now, so whether it may still send is asked last.
 func (s *socket) Write(b []byte) (int, error) {
 	s.network.gate.Lock()
 	s.network.gate.Unlock() //nolint:staticcheck // passing the gate is all that is wanted
+	if s.network.late() {
+		s.network.expired()
+		return 0, errLate
+	}
 	return s.Conn.Write(b)
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/outbox-relay/outbox/relay"
@@ -21,6 +22,9 @@ type Publisher struct {
 
 	mu      sync.Mutex
 	current *session
+
+	// silent is from when on nothing may be sent; nil: no limit.
+	silent atomic.Pointer[time.Time]
 
 	// telling is held while done is called, by the session of the time or without one.
 	telling sync.Mutex
@@ -49,7 +53,7 @@ func (p *Publisher) Open(ctx context.Context) error {
 		}
 		p.Destroy()
 	}
-	s, err := newSession(p.cfg, &p.telling)
+	s, err := newSession(p.cfg, &p.telling, p.late)
 	if err != nil {
 		return outageError("make a client for", p.cfg.brokerList(), err)
 	}
@@ -125,6 +129,20 @@ func (p *Publisher) Topics(ctx context.Context, names []string) (map[string]Topi
 
 // MaxDelay implements [relay.Publisher]: a third of the lease's TTL.
 func (p *Publisher) MaxDelay() time.Duration { return p.cfg.produceTimeout() + p.cfg.requestOverhead() }
+
+// SilentFrom implements [relay.Publisher]: it is looked at before each write to a broker, by this process's monotonic clock.
+func (p *Publisher) SilentFrom(t time.Time) {
+	if t.IsZero() {
+		p.silent.Store(nil)
+		return
+	}
+	p.silent.Store(&t)
+}
+
+func (p *Publisher) late() bool {
+	t := p.silent.Load()
+	return t != nil && !p.cfg.now().Before(*t)
+}
 
 // Destroy implements [relay.Publisher].
 func (p *Publisher) Destroy() {

@@ -58,8 +58,9 @@ type outcome struct {
 	err  error
 }
 
-func newSession(c Config, telling *sync.Mutex) (*session, error) {
+func newSession(c Config, telling *sync.Mutex, late func() bool) (*session, error) {
 	n := newNetwork(c)
+	n.late = late
 	s := &session{
 		cfg: c, net: n, plan: planner(), telling: telling,
 		wake: make(chan struct{}, 1), look: make(chan struct{}, 1), over: make(chan struct{}),
@@ -71,6 +72,7 @@ func newSession(c Config, telling *sync.Mutex) (*session, error) {
 	}
 	s.lookup = &lookup{client: first.client, admin: kadm.NewClient(first.client), create: c.CreateTopics, log: c.Logger}
 	s.ctx, s.cancel = context.WithCancelCause(context.Background())
+	n.expired = func() { s.kill(errLate) }
 	s.tasks.Go(s.lookLoop)
 	go s.loop()
 	return s, nil

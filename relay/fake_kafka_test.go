@@ -79,6 +79,8 @@ type fakePublisher struct {
 
 	mu     sync.Mutex
 	client *fakeClient
+	// silent is from when on nothing is sent; zero: never.
+	silent time.Time
 	// opened and destroyed count clients.
 	opened, destroyed int
 	// handed counts the events handed over.
@@ -125,7 +127,7 @@ func (p *fakePublisher) Publish(events []*Event, done func(*Event, error)) {
 	p.mu.Lock()
 	p.handed += len(events)
 	c := p.client
-	if c == nil || c.isClosed() {
+	if c == nil || c.isClosed() || !p.silent.IsZero() && !time.Now().Before(p.silent) {
 		p.mu.Unlock()
 		for _, e := range events {
 			p.answer(done, e, errNoClient)
@@ -246,6 +248,12 @@ func (p *fakePublisher) CheckTopics(ctx context.Context, topics []string) (map[s
 		found[topic] = p.kafka.check(topic)
 	}
 	return found, nil
+}
+
+func (p *fakePublisher) SilentFrom(t time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.silent = t
 }
 
 func (p *fakePublisher) Destroy() {

@@ -22,7 +22,8 @@ type keeper struct {
 	ttl     time.Duration
 	silence time.Duration
 	now     func() time.Time
-	destroy func()
+	// publisher is silent from the deadline on by its own clock, and is destroyed by the timer.
+	publisher silencer
 
 	mu sync.Mutex
 	// claim changes when lanes are gained and given back.
@@ -34,12 +35,19 @@ type keeper struct {
 	stopped  bool
 }
 
+// silencer is what the keeper needs of a [Publisher].
+type silencer interface {
+	SilentFrom(t time.Time)
+	Destroy()
+}
+
 // newKeeper starts the countdown of a claim whose request was sent at sent.
-func newKeeper(leases Leases, claim Claim, ttl, silence time.Duration, now func() time.Time, sent time.Time, destroy func()) *keeper {
-	k := &keeper{leases: leases, claim: claim, ttl: ttl, silence: silence, now: now, destroy: destroy}
+func newKeeper(leases Leases, claim Claim, ttl, silence time.Duration, now func() time.Time, sent time.Time, publisher silencer) *keeper {
+	k := &keeper{leases: leases, claim: claim, ttl: ttl, silence: silence, now: now, publisher: publisher}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.deadline = sent.Add(silence)
+	k.publisher.SilentFrom(k.deadline)
 	k.timer = time.AfterFunc(k.deadline.Sub(now()), k.expire)
 	return k
 }
@@ -52,6 +60,7 @@ func (k *keeper) extend(sent time.Time) bool {
 		return false
 	}
 	k.deadline = sent.Add(k.silence)
+	k.publisher.SilentFrom(k.deadline)
 	k.timer.Reset(k.deadline.Sub(k.now()))
 	return true
 }
@@ -65,7 +74,7 @@ func (k *keeper) expire() {
 		return
 	}
 	k.lost = true
-	k.destroy()
+	k.publisher.Destroy()
 }
 
 // expired tells that the relay was silenced, or is being silenced now.
@@ -88,6 +97,7 @@ func (k *keeper) stop() {
 	defer k.mu.Unlock()
 	k.stopped = true
 	k.timer.Stop()
+	k.publisher.SilentFrom(time.Time{})
 }
 
 // due tells that the next renewal is due.

@@ -44,15 +44,21 @@ func keep(t *testing.T, before func(ctx context.Context, op string) error) *keep
 		}
 		return before(ctx, op)
 	})
-	k.keeper = newKeeper(source, claim, testTTL, silence(testTTL, testDelay), time.Now, began, func() {
+	k.keeper = newKeeper(source, claim, testTTL, silence(testTTL, testDelay), time.Now, began, silences(func() {
 		k.silenced = append(k.silenced, time.Since(began))
-	})
+	}))
 	t.Cleanup(k.stop)
 	term := &term{Relay: &Relay{source: source, owner: claim.Owner, cfg: Config{}.withDefaults()}, keeper: k.keeper}
 	term.info.Lanes = len(claim.Lanes)
 	go func() { k.ran <- term.keep(t.Context()) }()
 	return k
 }
+
+// silences is a publisher that tells when it is destroyed.
+type silences func()
+
+func (silences) SilentFrom(time.Time) {}
+func (s silences) Destroy()           { s() }
 
 // after waits in virtual time.
 func after(d time.Duration) {
@@ -159,7 +165,7 @@ func TestKeeperCountsByTheInjectedClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Unix(0, 0)
 		silenced := false
-		k := newKeeper(nil, Claim{}, testTTL, testSilence, func() time.Time { return began.Add(testSilence - time.Second) }, began, func() { silenced = true })
+		k := newKeeper(nil, Claim{}, testTTL, testSilence, func() time.Time { return began.Add(testSilence - time.Second) }, began, silences(func() { silenced = true }))
 		defer k.stop()
 		if got := k.remaining(); got != time.Second {
 			t.Errorf("remaining %s, want 1s", got)

@@ -29,6 +29,9 @@ type Publisher interface {
 	// MaxDelay is how long a produce that was on its way when Destroy was called may still take effect: the produce timeout and its
 	// overhead. The relay keeps that much of the lease in reserve.
 	MaxDelay() time.Duration
+	// SilentFrom sets from when on nothing may leave the process for a broker any more, as after Destroy: it holds even if the caller, or the whole
+	// process, stands still at that time and goes on later. The zero time takes the limit back. It may be called at any time, and lasts over Open.
+	SilentFrom(t time.Time)
 	// Destroy silences the client: when it returns, no byte leaves this process for a broker any more, and every outstanding event is
 	// done with ClassUnknown. It is safe to call twice, and from any goroutine.
 	Destroy()

@@ -39,7 +39,7 @@ func (r *Relay) lead(ctx context.Context, claim Claim, sent time.Time) error {
 	t := &term{
 		Relay:     r,
 		gate:      newGate(r.cfg.MaxInFlight, r.cfg.MaxInFlightBytes, r.cfg.now, r.info.Lanes, claim.Lanes),
-		keeper:    newKeeper(r.source, claim, r.cfg.LeaseTTL, r.silence, r.cfg.now, sent, r.publisher.Destroy),
+		keeper:    newKeeper(r.source, claim, r.cfg.LeaseTTL, r.silence, r.cfg.now, sent, r.publisher),
 		end:       end,
 		undecided: map[string]error{},
 		arrived:   newSignal(),

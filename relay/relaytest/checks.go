@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -70,6 +71,27 @@ func destroyMakesOutstandingEventsUnknown(t *testing.T, b *bench) {
 		wantClass(t, a.err, relay.ClassUnknown)
 	}
 	b.publisher.Destroy()
+}
+
+// nothingIsSentFromSilentFromOn has a client that nobody has destroyed, because whoever should have stood still.
+func nothingIsSentFromSilentFromOn(t *testing.T, b *bench) {
+	b.open(t)
+	first := b.events(4, 2, b.topic)
+	b.publisher.SilentFrom(time.Now().Add(time.Hour))
+	b.publisher.Publish(first, b.done)
+	b.wantAllAcked(t, b.wait(t, len(first)))
+	b.publisher.SilentFrom(time.Now())
+	late := b.events(4, 2, b.topic)
+	b.publisher.Publish(late, b.done)
+	for _, a := range b.wait(t, 8)[4:] {
+		wantClass(t, a.err, relay.ClassUnknown)
+	}
+	b.publisher.SilentFrom(time.Time{})
+	b.open(t)
+	last := b.events(4, 2, b.topic)
+	b.publisher.Publish(last, b.done)
+	b.wantAllAcked(t, b.wait(t, 12)[8:])
+	b.wantRecords(t, append(first, last...))
 }
 
 func publishWithoutClientIsUnknown(t *testing.T, b *bench) {

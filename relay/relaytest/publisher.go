@@ -35,6 +35,7 @@ func Publisher(t *testing.T, topic string, fresh func(t *testing.T) (relay.Publi
 		"PublishTakesCallsAtTheSameTime":       publishTakesCallsAtTheSameTime,
 		"OpenKeepsAHealthyClient":              openKeepsAHealthyClient,
 		"DestroyMakesOutstandingEventsUnknown": destroyMakesOutstandingEventsUnknown,
+		"NothingIsSentFromSilentFromOn":        nothingIsSentFromSilentFromOn,
 		"PublishWithoutClientIsUnknown":        publishWithoutClientIsUnknown,
 		"OpenAfterDestroyMakesAClientAnew":     openAfterDestroyMakesAClientAnew,
 		"AMissingTopicIsOfClassTopic":          aMissingTopicIsOfClassTopic,
