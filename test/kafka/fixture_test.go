@@ -37,6 +37,8 @@ type fixture struct {
 	db      *pgtest.DB
 	pool    *pgxpool.Pool
 	brokers []string
+	// settle is how its relays settle.
+	settle postgres.SettleMode
 }
 
 func newFixture(t *testing.T) *fixture {
@@ -93,7 +95,7 @@ func (f *fixture) start(t *testing.T, cfg relay.Config) *engine {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	cfg.Logger = log
-	source, err := postgres.New(f.pool, postgres.Config{Logger: log})
+	source, err := postgres.New(f.pool, postgres.Config{Logger: log, Settle: f.settle})
 	if err != nil {
 		t.Fatal(err)
 	}
