@@ -175,8 +175,13 @@ func (c *crashBench) write(t *testing.T, n int) {
 func (c *crashBench) runChild(t *testing.T, step string, after int) {
 	t.Helper()
 	// The dead owner's lease has run out, as far as the database can tell.
-	if _, err := c.pool.Exec(t.Context(), "UPDATE outbox.lane SET expires_at = clock_timestamp() WHERE owner IS NOT NULL"); err != nil {
-		t.Fatal(err)
+	for _, sql := range []string{
+		"UPDATE outbox.lane SET expires_at = clock_timestamp() WHERE owner IS NOT NULL",
+		"UPDATE outbox.relay SET expires_at = clock_timestamp()",
+	} {
+		if _, err := c.pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

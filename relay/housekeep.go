@@ -113,6 +113,11 @@ func (t *term) gain(ctx context.Context) error {
 	return nil
 }
 
+// lanesFree tells that there are lanes which neither this relay nor another one has, as far as is known.
+func (t *term) lanesFree() bool {
+	return len(t.keeper.current().Lanes) < t.info.Lanes && t.free.Load() != 0
+}
+
 // gaining tells that lanes were claimed which the gate does not have yet.
 func (t *term) gaining() bool {
 	t.mu.Lock()

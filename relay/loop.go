@@ -241,7 +241,7 @@ func (r *reader) awaitSettled(ctx context.Context) (done bool, err error) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		gaining := r.gaining()
+		gaining := r.gaining() || r.lanesFree()
 		released, inFlight := r.gate.rest()
 		if released && r.untilReread() <= 0 {
 			return false, nil

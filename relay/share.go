@@ -65,6 +65,7 @@ func (s *share) look(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("look at the lanes: %w", err)
 	}
+	s.free.Store(int64(v.Free))
 	if v.Requests {
 		s.requested.set()
 	}

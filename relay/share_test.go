@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // shared is a world with a table of lanes that several relays share.
@@ -236,6 +238,19 @@ func TestOnceEndsWhenItsShareIsPublished(t *testing.T) {
 		}
 		w.untilPublished()
 		w.wantShares(relays, 4)
+	})
+}
+
+// A relay that has died but whose registration has not run out leaves free lanes for a while: Once waits for them.
+func TestOnceDoesNotEndWhileLanesAreFree(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.table.insertMany(100, spread(30))
+		shared(4, w)
+		w.table.relays[uuid.New()] = time.Now().Add(20 * time.Second)
+		once := w.relay(Config{Name: "once", Once: true}).start()
+		if err := <-once.ran; err != nil || w.table.open() > 0 {
+			t.Errorf("run: %v, %d events left", err, w.table.open())
+		}
 	})
 }
 

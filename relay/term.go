@@ -30,6 +30,8 @@ type term struct {
 	arrived, toPark, toGain, requested signal
 	// stopping tells that lanes are neither taken nor left any more.
 	stopping atomic.Bool
+	// free is how many lanes nobody had at the last look; negative before the first.
+	free atomic.Int64
 }
 
 // lead works under the claim until ctx ends, everything is done with Config.Once, or the term fails. A nil error is a clean end.
@@ -47,6 +49,7 @@ func (r *Relay) lead(ctx context.Context, claim Claim, sent time.Time) error {
 		toGain:    newSignal(),
 		requested: newSignal(),
 	}
+	t.free.Store(-1)
 	t.requested.set()
 	t.noteLanes(claim)
 	defer t.keeper.stop()
