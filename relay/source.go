@@ -50,15 +50,18 @@ type SourceInfo struct {
 //
 // The methods of a Reader are called from one goroutine. Start comes first in every term.
 type Reader interface {
-	// Start forgets everything that was read before and begins with the oldest unpublished event. held tells which keys and
+	// Start forgets everything that was read before and begins with the oldest unpublished event of the given lanes. held tells which keys and
 	// topics are not to be read; the Reader may hand out their events nevertheless.
-	Start(ctx context.Context, held Held) error
+	Start(ctx context.Context, held Held, lanes []int32) error
 	// Read returns the next events, at most about limit from the head and what has appeared in the holes. An empty batch is no error. Events
 	// are handed out by the call whose statement has found them, never kept for a later one: what the relay settles meanwhile would come again.
 	Read(ctx context.Context, limit int) (Batch, error)
-	// Reread makes the Reader walk again through all that is unpublished of the given keys and topics, from the oldest on. Until the
-	// walk has caught up, newer events of them are left to it, so they are handed out in order and once.
-	Reread(keys []Key, topics []string)
+	// Reread makes the Reader walk again through all that is unpublished of the given keys, topics and lanes, from the oldest on. Until the
+	// walk has caught up, newer events of them are left to it, so they are handed out in order and once. The lanes are the Reader's from
+	// now on, whether they were before or not.
+	Reread(keys []Key, topics []string, lanes []int32)
+	// Forget leaves lanes to others: the Reader hands out nothing of them any more.
+	Forget(lanes []int32)
 	// Sweep looks through the unpublished rows for one that was forgotten: neither known nor held. It works in pages until the
 	// budget is spent and goes on there the next time. It returns how many it found; the Reader has then begun anew as by Start, so they
 	// are handed out by the next reads. It does nothing while a walk is in progress.
@@ -92,15 +95,28 @@ type Settler interface {
 	Settle(ctx context.Context, refs []Ref) (settled int, err error)
 }
 
-// Leases is the right to publish. A lease belongs to an owner, a random id of one process, and its epoch rises with every change of owner.
+// Leases is the right to publish. Every lane has its own: it belongs to an owner, a random id of one process, until it runs out by the
+// database's clock, and its epoch rises with every change of owner. The methods are called from one goroutine.
 type Leases interface {
-	// Claim takes every lane of the source for ttl, or none: then the other owner is named in the result, and the error is nil.
-	Claim(ctx context.Context, owner Owner, ttl time.Duration) (Claim, error)
-	// Renew prolongs the claim. ErrLeaseLost means that it is no longer this owner's, for whatever reason; ErrServerChanged that
-	// the server is not the one that gave it.
+	// Claim registers the owner as alive for ttl, prolongs the lanes it has for ttl, and takes free ones, no more than up to its [Share]. held
+	// are the lanes that the owner works with already; if one of them is no longer its own the error is ErrLeaseLost, and if the server is not the
+	// one that gave them, ErrServerChanged. The zero Claim is for an owner that works with none.
+	Claim(ctx context.Context, owner Owner, ttl time.Duration, held Claim) (Claim, error)
+	// Look tells, by reading alone, how the lanes are shared out and whether anybody wants something.
+	Look(ctx context.Context, owner Owner) (View, error)
+	// Renew prolongs every lane of the claim, and the owner's registration. ErrLeaseLost means that one of them is no longer this owner's, for
+	// whatever reason; ErrServerChanged that the server is not the one that gave them.
 	Renew(ctx context.Context, claim Claim, ttl time.Duration) error
-	// Release gives the claim back, so that the next relay need not wait. Releasing a lost claim does nothing.
+	// Release gives lanes back, so that another relay need not wait. Lanes that are not the owner's any more are left alone.
 	Release(ctx context.Context, claim Claim) error
+	// Leave gives back every lane of the owner and ends its registration: the others share the lanes among them.
+	Leave(ctx context.Context, owner Owner) error
+}
+
+// Share is how many lanes each of a number of relays may have at most, so that together they have all.
+func Share(lanes, relays int) int {
+	relays = max(relays, 1)
+	return (lanes + relays - 1) / relays
 }
 
 // Owner is one relay process.
@@ -113,28 +129,38 @@ type Owner struct {
 	Version string
 }
 
-// Claim is the outcome of [Leases.Claim].
+// Claim is a set of lanes that one owner has.
 type Claim struct {
-	// Owner is who holds the lanes after the call.
 	Owner Owner
-	// Held tells that it is the caller.
-	Held bool
-	// Lanes and Epochs are the lanes held and the epoch of each; empty when Held is false.
+	// Lanes, in ascending order, and Epochs are the lanes and the epoch of each.
 	Lanes  []int32
 	Epochs []int64
-	// Expires is how long the other owner's lease still lasts by the database's clock, when Held is false.
+}
+
+// View is the outcome of [Leases.Look].
+type View struct {
+	// Relays is how many relays are alive, the one that asks included, whether it is registered or not.
+	Relays int
+	// Free is how many lanes nobody has.
+	Free int
+	// Holder is an owner of lanes other than the one that asks; the zero Owner if there is none.
+	Holder Owner
+	// Expires is how long the last of Holder's leases still lasts by the database's clock.
 	Expires time.Duration
+	// Requests tells that an operator's request is open, for whatever lane.
+	Requests bool
 }
 
 // Failures keeps what went wrong with single events, in the database. Every change compares the claim's owner and epoch in its own
 // transaction and returns ErrLeaseLost when another relay has taken over.
 type Failures interface {
-	// ParkedKeys returns the keys that are parked, each with the event that stops it.
-	ParkedKeys(ctx context.Context) ([]ParkedKey, error)
+	// ParkedKeys returns the keys of the given lanes that are parked, each with the event that stops it.
+	ParkedKeys(ctx context.Context, lanes []int32) ([]ParkedKey, error)
 	// Park stops a key: at its event, for a reason.
 	Park(ctx context.Context, claim Claim, p ParkedKey) error
-	// HoldTopics writes down which topics cannot be published to now, in place of what was written before.
-	HoldTopics(ctx context.Context, claim Claim, held []HeldTopic) error
+	// HoldTopics writes down which topics the owner cannot publish to now, in place of what it wrote before. What it wrote goes with its
+	// registration.
+	HoldTopics(ctx context.Context, owner Owner, held []HeldTopic) error
 	// Requests carries out what operators have asked for, those that ready allows, and returns the keys that go on by it. ready tells that
 	// nothing of the key is in flight; a key for which it says so is held until Requests returns.
 	Requests(ctx context.Context, claim Claim, ready func(Key) bool) (released []Key, err error)
