@@ -67,7 +67,7 @@ func TestOpenRefusesWhatItCannotRelay(t *testing.T) {
 			if !errors.Is(err, relay.ErrConfiguration) {
 				t.Errorf("%v is not relay.ErrConfiguration: a relay would try again for ever", err)
 			}
-			if _, err := s.Claim(t.Context(), owner("a"), ttl); !errors.Is(err, errNotOpen) {
+			if _, err := s.Claim(t.Context(), owner("a"), ttl, relay.Claim{}); !errors.Is(err, errNotOpen) {
 				t.Errorf("Claim after a refused Open = %v, want errNotOpen", err)
 			}
 		})
@@ -146,24 +146,27 @@ VALUES ($1, '', '', '', '{}', 'a', 'k')`, id)
 // calls are what is asked of an open source, by name.
 func calls(s *Source, c relay.Claim, ref relay.Ref) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
-		"Start":      func(ctx context.Context) error { return s.Start(ctx, nobodyHeld{}) },
+		"Start":      func(ctx context.Context) error { return s.Start(ctx, nobodyHeld{}, allLanes) },
 		"Settle":     func(ctx context.Context) error { _, err := s.Settle(ctx, []relay.Ref{ref}); return err },
-		"Claim":      func(ctx context.Context) error { _, err := s.Claim(ctx, c.Owner, ttl); return err },
+		"Claim":      func(ctx context.Context) error { _, err := s.Claim(ctx, c.Owner, ttl, c); return err },
+		"Look":       func(ctx context.Context) error { _, err := s.Look(ctx, c.Owner); return err },
+		"HoldTopics": func(ctx context.Context) error { return s.HoldTopics(ctx, c.Owner, []relay.HeldTopic{{Topic: "t"}}) },
 		"Renew":      func(ctx context.Context) error { return s.Renew(ctx, c, ttl) },
-		"ParkedKeys": func(ctx context.Context) error { _, err := s.ParkedKeys(ctx); return err },
+		"ParkedKeys": func(ctx context.Context) error { _, err := s.ParkedKeys(ctx, allLanes); return err },
 		"Park":       func(ctx context.Context) error { return s.Park(ctx, c, parked(orders, ref)) },
 		"Requests":   func(ctx context.Context) error { _, err := s.Requests(ctx, c, always); return err },
 		"Backlog":    func(ctx context.Context) error { _, err := s.Backlog(ctx); return err },
 		"Status":     func(ctx context.Context) error { _, err := s.Status(ctx); return err },
 		"Release":    func(ctx context.Context) error { return s.Release(ctx, c) },
+		"Leave":      func(ctx context.Context) error { return s.Leave(ctx, c.Owner) },
 	}
 }
 
-// callAll makes each of the calls but Release, which must succeed.
+// callAll makes each of the calls but Release and Leave, which must succeed.
 func callAll(t *testing.T, s *Source, c relay.Claim, ref relay.Ref, when string) {
 	t.Helper()
 	for name, call := range calls(s, c, ref) {
-		if name == "Release" {
+		if name == "Release" || name == "Leave" {
 			continue
 		}
 		if err := call(t.Context()); err != nil {
@@ -184,7 +187,7 @@ func TestACancelledCallLeavesNothingBroken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := blocker.Exec(t.Context(), `LOCK TABLE outbox_event, outbox.lane, outbox.relay, outbox.request, outbox.parked_key, outbox.source`); err != nil {
+		if _, err := blocker.Exec(t.Context(), `LOCK TABLE outbox_event, outbox.lane, outbox.relay, outbox.request, outbox.parked_key, outbox.held_topic, outbox.source`); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -219,7 +222,7 @@ func TestOpenRepairsABrokenConnection(t *testing.T) {
 	s := openSource(t, db, Config{})
 	c := claim(t, s, owner("a"))
 	ref := insert(t, db, orders, 1)[0]
-	if err := s.Start(t.Context(), nobodyHeld{}); err != nil {
+	if err := s.Start(t.Context(), nobodyHeld{}, allLanes); err != nil {
 		t.Fatal(err)
 	}
 	for _, b := range []struct {

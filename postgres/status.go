@@ -213,10 +213,14 @@ func readTopics(ctx context.Context, tx pgx.Tx, row sourceRow) ([]TopicStatus, e
     SELECT topic, count(*) AS parked FROM outbox.parked_key WHERE source = $1 GROUP BY topic
 ), counts AS (
     SELECT topic, count(*) AS pending, max(age) AS oldest, max(age) FILTER (WHERE NOT parked) AS eligible FROM waiting GROUP BY topic
+), held AS (
+    SELECT DISTINCT ON (h.topic) h.topic, h.code, h.reason
+    FROM outbox.held_topic h JOIN outbox.relay r ON r.source = h.source AND r.owner = h.owner
+    WHERE h.source = $1 AND r.expires_at > clock_timestamp() ORDER BY h.topic, h.held_at
 )
 SELECT topic, coalesce(pending, 0), coalesce(oldest, 0), coalesce(eligible, 0), coalesce(parked, 0), coalesce(h.code, ''), coalesce(h.reason, '')
 FROM counts FULL JOIN keys USING (topic)
-FULL JOIN (SELECT topic, code, reason FROM outbox.held_topic WHERE source = $1) h USING (topic) ORDER BY topic`, row.table.sql()), row.id, int64(statusLimit))
+FULL JOIN held h USING (topic) ORDER BY topic`, row.table.sql()), row.id, int64(statusLimit))
 	if err != nil {
 		return nil, fmt.Errorf("count by topic: %w", err)
 	}

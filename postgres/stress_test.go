@@ -202,7 +202,7 @@ func TestStress(t *testing.T) {
 // readAll reads until the writers have finished and nothing comes any more.
 func readAll(b *bench, r *reader, l *ledger, rnd *rand.Rand, finished func() bool) {
 	b.Helper()
-	if err := r.Start(b.Context(), holding{}); err != nil {
+	if err := r.Start(b.Context(), holding{}, allLanes); err != nil {
 		b.Fatal(err)
 	}
 	deadline := time.Now().Add(*stressFor + time.Minute)
@@ -215,7 +215,7 @@ func readAll(b *bench, r *reader, l *ledger, rnd *rand.Rand, finished func() boo
 		fresh := l.take(batch.Events)
 		b.settle(fresh)
 		if rnd.IntN(20) == 0 && !over {
-			r.Reread([]relay.Key{key(fmt.Sprint("key ", rnd.IntN(50)))}, nil)
+			r.Reread([]relay.Key{key(fmt.Sprint("key ", rnd.IntN(50)))}, nil, nil)
 		}
 		idle++
 		if !over || len(batch.Events) > 0 || batch.More || len(r.holes.groups) > 0 {
