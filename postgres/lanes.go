@@ -56,8 +56,10 @@ func (s laneSet) has(partitionKey string) bool {
 
 // sql is the condition for the row e to be in one of the lanes.
 func (s laneSet) sql(st *statement) string {
-	return laneSQL("coalesce(e.partition_key::text, '')", strconv.Itoa(s.total)) +
-		" = ANY (" + st.param(pgtype.Int4ArrayOID, slices.Sorted(maps.Keys(s.set))) + ")"
+	// An empty list must not become NULL, of which nothing is true, nor its contrary.
+	lanes := slices.AppendSeq(make([]int32, 0, len(s.set)), maps.Keys(s.set))
+	slices.Sort(lanes)
+	return laneSQL("coalesce(e.partition_key::text, '')", strconv.Itoa(s.total)) + " = ANY (" + st.param(pgtype.Int4ArrayOID, lanes) + ")"
 }
 
 // keyHash is what parked_key is keyed by: topic and partition key of a row may be longer than an index entry. keyHashSQL is the same in SQL.

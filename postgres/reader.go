@@ -56,6 +56,8 @@ type counts struct {
 	reads, redone int
 	// looked are the ids and wide spans of holes that reads looked up, finds the rows found there.
 	looked, finds int
+	// whole are the rows that came with their payload.
+	whole int
 }
 
 // newReader returns a reader for the source. own are the process ids of the source's connections, empty behind a pooler.

@@ -71,7 +71,13 @@ func (b *bench) start() {
 
 func (b *bench) startHolding(h relay.Held) {
 	b.Helper()
-	if err := b.reader.Start(b.Context(), h, allLanes); err != nil {
+	b.startLanes(h, allLanes...)
+}
+
+// startLanes begins with some of the lanes.
+func (b *bench) startLanes(h relay.Held, lanes ...int32) {
+	b.Helper()
+	if err := b.reader.Start(b.Context(), h, lanes); err != nil {
 		b.Fatal(err)
 	}
 }
