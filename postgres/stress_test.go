@@ -170,11 +170,7 @@ func writeAll(t *testing.T, db *pgtest.DB, writers int, seed uint64, d time.Dura
 // 32 writers against the reader, which starts in their midst, reads keys again now and then, and settles what it has read.
 func TestStress(t *testing.T) {
 	t.Parallel()
-	seed := *stressSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("repeat with -stress %s -stress-seed %d", *stressFor, seed)
+	seed := stressSeedOf(t)
 	nap := 0.5
 	if *stressFor >= 10*time.Second {
 		nap = 2.5
