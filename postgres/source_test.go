@@ -342,3 +342,53 @@ func TestAChangedTableBreaksNoStatement(t *testing.T) {
 		backlog(t, s)
 	}
 }
+
+// Migrations leave what older relays use.
+func TestASchemaThatANewerProgramMigratedIsUsed(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	exec(t, db, `INSERT INTO outbox.migration (version, name, checksum) VALUES (900, 'future', 'x')`)
+	exec(t, db, `ALTER TABLE outbox.lane ADD COLUMN future text`)
+	exec(t, db, `ALTER TABLE outbox.relay ADD COLUMN future text`)
+	s := openSource(t, db, Config{})
+	callAll(t, s, claim(t, s, owner("a")), insert(t, db, orders, 1)[0], "with a newer schema")
+}
+
+// Both are defined: each lease lasts as its relay says, and a row is marked or deleted by whoever publishes it.
+func TestRelaysWithDifferentSettingsShareATable(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	marking, deleting := openSource(t, db, Config{}), openSource(t, db, Config{Settle: Delete})
+	om, od := owner("marking"), owner("deleting")
+	c := claim(t, marking, om)
+	reclaim(t, deleting, relay.Claim{Owner: od})
+	if err := marking.Release(t.Context(), relay.Claim{Owner: om, Lanes: c.Lanes[4:], Epochs: c.Epochs[4:]}); err != nil {
+		t.Fatal(err)
+	}
+	lanes := map[*Source][]int32{marking: c.Lanes[:4], deleting: reclaim(t, deleting, relay.Claim{Owner: od}).Lanes}
+	var rest int
+	for i := range 40 {
+		k := relay.Key{Topic: "orders", PartitionKey: fmt.Sprint("key ", i)}
+		insert(t, db, k, 1)
+		if slices.Contains(lanes[marking], relay.Lane(k.PartitionKey, 8)) {
+			rest++
+		}
+	}
+	total := 0
+	for s, mine := range lanes {
+		if err := s.Start(t.Context(), nobodyHeld{}, mine); err != nil {
+			t.Fatal(err)
+		}
+		b, err := s.Read(t.Context(), 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var refs []relay.Ref
+		for _, e := range b.Events {
+			refs = append(refs, e.Ref())
+		}
+		total += settle(t, s, refs)
+	}
+	same(t, "settled by both", total, 40)
+	same(t, "rows that are left, all marked", queryOne[[]int](t, db, `SELECT ARRAY[count(*), count(published_at)] FROM outbox_event`), []int{rest, rest})
+}
