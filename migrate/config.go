@@ -27,7 +27,7 @@ type Config struct {
 	// Table is the outbox table, as [ParseTable] reads it; "" is DefaultTable.
 	Table string
 	// Lanes is the number of lanes of a new source, 1 to MaxLanes; 0 is DefaultLanes, or what an existing source has. A source that has
-	// another number already is refused: changing it is not in this version.
+	// another number already is refused: outbox lanes set changes it.
 	Lanes int
 	// Delivery is the delivery mode of a new source; "" is AtLeastOnce, or what an existing source has. A source that has another one
 	// already is refused, and so is ExactlyOnce, which is not in this version.

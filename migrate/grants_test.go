@@ -68,15 +68,17 @@ func TestTheRelaysRightsAreEnoughAndNoMore(t *testing.T) {
 		"UPDATE outbox.source SET first_published_at = now() WHERE first_published_at IS NULL",
 		"SELECT * FROM outbox.lane ORDER BY lane FOR UPDATE",
 		"UPDATE outbox.lane SET epoch = epoch + 1",
-		"INSERT INTO outbox.relay (source, owner, name, version) SELECT "+source+", gen_random_uuid(), 'n', 'v'",
+		"SELECT lanes FROM outbox.source FOR KEY SHARE",
+		"INSERT INTO outbox.relay (source, owner, name, version, expires_at) SELECT "+source+", gen_random_uuid(), 'n', 'v', now()",
 		"UPDATE outbox.relay SET seen_at = now()",
-		"DELETE FROM outbox.relay",
 		`INSERT INTO outbox.parked_key (source, topic, key_hash, partition_key, lane, id, event_id, event_type, code, reason)
 			SELECT `+source+`, 't', '\x00', 'k', 0, 1, gen_random_uuid(), 'x', 'c', 'r' ON CONFLICT (source, key_hash) DO UPDATE SET reason = ''`,
 		"DELETE FROM outbox.parked_key",
-		`INSERT INTO outbox.held_topic (source, topic, code, reason) SELECT `+source+`, 't', 'c', 'r'
-			ON CONFLICT (source, topic) DO UPDATE SET reason = EXCLUDED.reason`,
+		`WITH me AS (SELECT source, owner FROM outbox.relay FOR KEY SHARE)
+			INSERT INTO outbox.held_topic (source, owner, topic, code, reason) SELECT source, owner, 't', 'c', 'r' FROM me
+			ON CONFLICT (source, owner, topic) DO UPDATE SET reason = EXCLUDED.reason`,
 		"DELETE FROM outbox.held_topic",
+		"DELETE FROM outbox.relay",
 		"SELECT * FROM outbox.request WHERE done_at IS NULL FOR UPDATE",
 		"UPDATE outbox.request SET done_at = now(), outcome = 'done', error = NULL",
 		`INSERT INTO outbox.dead_event (source, id, event_id, topic, partition_key, lane, event, code, reason, died_by)

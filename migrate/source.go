@@ -57,8 +57,8 @@ func (s settings) upSource(ctx context.Context, tx pgx.Tx, r *Result) error {
 func (s settings) compare(r *Result) error {
 	var errs []error
 	if s.Lanes != 0 && s.Lanes != r.Lanes {
-		errs = append(errs, fmt.Errorf("the source has %s already, not %d; changing the number is not in this version",
-			count(r.Lanes, "lane"), s.Lanes))
+		errs = append(errs, fmt.Errorf("the source has %s already, not %d; to change the number, stop all relays of the table and run: outbox lanes set %d --table %s",
+			count(r.Lanes, "lane"), s.Lanes, s.Lanes, s.table))
 	}
 	if s.Delivery != "" && s.Delivery != r.Delivery {
 		errs = append(errs, fmt.Errorf("the source delivers %s already, not %s; changing the mode is not in this version",

@@ -164,7 +164,7 @@ func TestTheLanesAndDeliveryOfASourceAreNotChanged(t *testing.T) {
 		t.Errorf("without a wish: %+v", r)
 	}
 	_, err := migrate.Up(t.Context(), c, migrate.Config{Lanes: 4, Delivery: migrate.AtLeastOnce})
-	if err == nil || !strings.Contains(err.Error(), "has 3 lanes already, not 4; changing the number is not in this version") ||
+	if err == nil || !strings.Contains(err.Error(), "has 3 lanes already, not 4; to change the number, stop all relays of the table and run: outbox lanes set 4 --table") ||
 		!strings.Contains(err.Error(), "exactly-once already, not at-least-once; changing the mode is not in this version") {
 		t.Errorf("other lanes and delivery: %v", err)
 	}

@@ -29,9 +29,9 @@ type answer struct {
 	snapshot snapshot
 	// finds are rows in holes; page is of the walk; head is above the position; beyond is above the sequence. Each is sorted by id.
 	finds, page, head, beyond []row
-	// bytes is how much text the answer holds. cut tells for each kind of rows that those behind were left out because of it.
-	bytes int
-	cut   [kindBeyond + 1]bool
+	// whole is how many rows came with their payload, bytes how much text that is. cut tells for each kind of rows that those behind were left out because of it.
+	whole, bytes int
+	cut          [kindBeyond + 1]bool
 }
 
 // readBytes is how much text one read keeps, about; what is above it is read again. Finds in holes are kept whatever their size: they must be
@@ -66,6 +66,7 @@ func (r *reader) fetch(ctx context.Context, q *question) (*answer, error) {
 	for _, rows := range [][]row{a.finds, a.page, a.head, a.beyond} {
 		slices.SortFunc(rows, byID)
 	}
+	r.count.whole += a.whole
 	return a, nil
 }
 
@@ -90,6 +91,7 @@ func (a *answer) take(v [][]byte, d *decoder) (err error) {
 	}
 	got := row{id: int64Of(v[1])}
 	if v[2] != nil {
+		a.whole++
 		a.bytes += len(v[6]) + len(v[7])
 		got.event = d.event(got.id, v[2:])
 	}

@@ -16,12 +16,17 @@ type failures struct {
 }
 
 // ParkedKeys implements [relay.Failures]. The keys come in the order in which they were parked.
-func (f *failures) ParkedKeys(ctx context.Context) ([]relay.ParkedKey, error) {
+func (f *failures) ParkedKeys(ctx context.Context, lanes []int32) ([]relay.ParkedKey, error) {
+	return f.parkedKeys(ctx, "lane = ANY ($2::integer[])", lanes)
+}
+
+// parkedKeys returns those for which the condition, on one parameter, holds.
+func (f *failures) parkedKeys(ctx context.Context, condition string, arg any) ([]relay.ParkedKey, error) {
 	var parked []relay.ParkedKey
 	err := f.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		rows, err := conn.Query(ctx, `
 SELECT topic, partition_key, id, event_id, event_type, code, reason, parked_at
-FROM outbox.parked_key WHERE source = $1 ORDER BY parked_at, id`, f.row.id)
+FROM outbox.parked_key WHERE source = $1 AND `+condition+` ORDER BY parked_at, id`, f.row.id, arg)
 		if err != nil {
 			return err
 		}
@@ -43,7 +48,7 @@ func scanParked(row pgx.CollectableRow) (relay.ParkedKey, error) {
 // Park implements [relay.Failures]. An event that is no longer unpublished parks nothing: somebody has settled or removed it meanwhile.
 // Parking a key again for the same event keeps the time of the first.
 func (f *failures) Park(ctx context.Context, claim relay.Claim, p relay.ParkedKey) error {
-	lane := lane(p.PartitionKey, f.row.lanes)
+	lane := relay.Lane(p.PartitionKey, f.row.lanes)
 	err := inTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) error {
 		if err := holdLane(ctx, tx, f.row.id, claim, lane); err != nil {
 			return err
@@ -68,27 +73,28 @@ ON CONFLICT (source, key_hash) DO UPDATE SET
 // maxTopic is how much of a text is kept where it is part of an index entry.
 const maxTopic = 1000
 
-// HoldTopics implements [relay.Failures].
-func (f *failures) HoldTopics(ctx context.Context, claim relay.Claim, held []relay.HeldTopic) error {
+// HoldTopics implements [relay.Failures]. An owner that is not registered any more writes nothing.
+func (f *failures) HoldTopics(ctx context.Context, owner relay.Owner, held []relay.HeldTopic) error {
 	topics, codes, reasons := make([]string, len(held)), make([]string, len(held)), make([]string, len(held))
 	for i, h := range held {
 		topics[i], codes[i], reasons[i] = storable(h.Topic[:min(len(h.Topic), maxTopic)]), h.Code, storable(h.Reason)
 	}
 	err := inTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) error {
-		if len(claim.Lanes) == 0 {
-			return relay.ErrLeaseLost
-		}
-		if err := holdLane(ctx, tx, f.row.id, claim, claim.Lanes[0]); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, `DELETE FROM outbox.held_topic WHERE source = $1 AND topic <> ALL ($2::text[])`, f.row.id, topics)
+		_, err := tx.Exec(ctx, `
+DELETE FROM outbox.held_topic WHERE source = $1 AND owner = $2 AND topic <> ALL ($3::text[])`, f.row.id, owner.ID, topics)
 		if err != nil {
 			return err
 		}
+		// The lock keeps the registration until the topics are written: they are removed with it.
 		_, err = tx.Exec(ctx, `
-INSERT INTO outbox.held_topic AS h (source, topic, code, reason)
-SELECT DISTINCT ON (topic) $1::uuid, topic, code, reason FROM unnest($2::text[], $3::text[], $4::text[]) AS n(topic, code, reason)
-ON CONFLICT (source, topic) DO UPDATE SET code = excluded.code, reason = excluded.reason`, f.row.id, topics, codes, reasons)
+WITH me AS MATERIALIZED (
+    SELECT source, owner FROM outbox.relay WHERE source = $1 AND owner = $2 FOR KEY SHARE
+)
+INSERT INTO outbox.held_topic AS h (source, owner, topic, code, reason)
+SELECT DISTINCT ON (n.topic) me.source, me.owner, n.topic, n.code, n.reason
+FROM me, unnest($3::text[], $4::text[], $5::text[]) AS n(topic, code, reason)
+ON CONFLICT (source, owner, topic) DO UPDATE SET code = excluded.code, reason = excluded.reason`,
+			f.row.id, owner.ID, topics, codes, reasons)
 		return err
 	})
 	if err != nil {

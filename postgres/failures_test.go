@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +22,7 @@ func park(t *testing.T, s *Source, c relay.Claim, p relay.ParkedKey) {
 
 func parkedKeys(t *testing.T, s *Source) []relay.ParkedKey {
 	t.Helper()
-	keys, err := s.ParkedKeys(t.Context())
+	keys, err := s.ParkedKeys(t.Context(), allLanes)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,9 +104,6 @@ func TestAZombieCannotDecide(t *testing.T) {
 		t.Errorf("Park of the old owner = %v, want ErrLeaseLost", err)
 	}
 	same(t, "parked keys", parkedKeys(t, b), nil)
-	if err := a.HoldTopics(t.Context(), old, []relay.HeldTopic{{Topic: "orders"}}); !errors.Is(err, relay.ErrLeaseLost) {
-		t.Errorf("HoldTopics of the old owner = %v, want ErrLeaseLost", err)
-	}
 
 	park(t, b, current, parked(orders, refs[0]))
 	requested(t, db, VerbSkip, orders)
@@ -123,7 +121,7 @@ func TestAClaimWithoutTheKeysLaneCannotPark(t *testing.T) {
 	db := newDatabase(t)
 	s := openSource(t, db, Config{})
 	c := claim(t, s, owner("a"))
-	mine := lane(orders.PartitionKey, 8)
+	mine := relay.Lane(orders.PartitionKey, 8)
 	other := (mine + 1) % 8
 	c.Lanes, c.Epochs = []int32{other}, []int64{1}
 	err := s.Park(t.Context(), c, parked(orders, insert(t, db, orders, 1)[0]))
@@ -133,6 +131,112 @@ func TestAClaimWithoutTheKeysLaneCannotPark(t *testing.T) {
 	same(t, "parked keys", parkedKeys(t, s), nil)
 }
 
+// The zombie wakes up before anybody has taken its lanes: nobody has published what it parks. Once they are taken, it is refused.
+func TestAnExpiredLeaseDecidesUntilSomebodyTakesIt(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	a, b := openSource(t, db, Config{}), openSource(t, db, Config{})
+	refs := insert(t, db, orders, 2)
+	old := claim(t, a, owner("a"))
+	expire(t, db)
+	park(t, a, old, parked(orders, refs[0]))
+	same(t, "parked keys", len(parkedKeys(t, b)), 1)
+	claim(t, b, owner("b"))
+	exec(t, db, `DELETE FROM outbox.parked_key`)
+	settle(t, b, refs[:1])
+	if err := a.Park(t.Context(), old, parked(orders, refs[1])); !errors.Is(err, relay.ErrLeaseLost) {
+		t.Errorf("Park after the lanes were taken = %v, want ErrLeaseLost", err)
+	}
+	same(t, "parked keys", parkedKeys(t, b), nil)
+}
+
+// A lane that went to another relay and came back is of another epoch: what the owner decided in the first one is void.
+func TestAnOwnersEarlierEpochDecidesNothing(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	ref := insert(t, db, orders, 1)[0]
+	old := claim(t, s, owner("a"))
+	if err := s.Release(t.Context(), old); err != nil {
+		t.Fatal(err)
+	}
+	claim(t, s, old.Owner)
+	if err := s.Park(t.Context(), old, parked(orders, ref)); !errors.Is(err, relay.ErrLeaseLost) {
+		t.Errorf("Park in an earlier epoch = %v, want ErrLeaseLost", err)
+	}
+}
+
+func TestParkedKeysAreToldByLanes(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	c := claim(t, s, owner("a"))
+	want := map[int32]relay.ParkedKey{}
+	for lane := range int32(8) {
+		k := relay.Key{Topic: "orders", PartitionKey: inLane(lane, 0)}
+		want[lane] = parked(k, insert(t, db, k, 1)[0])
+		park(t, s, c, want[lane])
+	}
+	for _, lanes := range [][]int32{{3}, {0, 7}, {}, nil} {
+		keys, err := s.ParkedKeys(t.Context(), lanes)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []relay.Ref
+		for _, k := range keys {
+			got = append(got, k.Event)
+		}
+		var refs []relay.Ref
+		for _, lane := range lanes {
+			refs = append(refs, want[lane].Event)
+		}
+		same(t, fmt.Sprintf("what stops the keys of lanes %v", lanes), got, refs)
+	}
+}
+
+func TestTopicsHeldByTwoRelaysAreShownOnce(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	a, b := openSource(t, db, Config{}), openSource(t, db, Config{})
+	oa, ob := claim(t, a, owner("a")).Owner, owner("b")
+	reclaim(t, b, relay.Claim{Owner: ob})
+	hold := func(s *Source, o relay.Owner, topics ...string) {
+		t.Helper()
+		var held []relay.HeldTopic
+		for _, topic := range topics {
+			held = append(held, relay.HeldTopic{Topic: topic, Code: "UNKNOWN_TOPIC_OR_PARTITION", Reason: "said by " + o.Name})
+		}
+		if err := s.HoldTopics(t.Context(), o, held); err != nil {
+			t.Fatal(err)
+		}
+	}
+	shown := func() (topics []string) {
+		t.Helper()
+		st, err := a.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, topic := range st.Topics {
+			topics = append(topics, topic.Topic+" "+topic.HeldReason)
+		}
+		return topics
+	}
+	hold(a, oa, "orders", "payments")
+	hold(b, ob, "orders", "refunds")
+	same(t, "held topics", shown(), []string{"orders said by a", "payments said by a", "refunds said by b"})
+	hold(a, oa)
+	same(t, "held topics when a holds none", shown(), []string{"orders said by b", "refunds said by b"})
+	hold(a, oa, "payments")
+	exec(t, db, `UPDATE outbox.relay SET expires_at = clock_timestamp() - interval '1 ms' WHERE owner = $1`, ob.ID)
+	same(t, "held topics when b is dead", shown(), []string{"payments said by a"})
+	if err := a.Leave(t.Context(), oa); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "held topics when a has left", shown(), nil)
+	hold(a, oa, "late")
+	same(t, "what one writes that has left", queryOne[int](t, db, `SELECT count(*) FROM outbox.held_topic WHERE topic = 'late'`), 0)
+}
+
 func TestHeldTopicsAreWhatTheRelaySaidLast(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
@@ -140,7 +244,7 @@ func TestHeldTopicsAreWhatTheRelaySaidLast(t *testing.T) {
 	c := claim(t, s, owner("a"))
 	hold := func(held ...relay.HeldTopic) {
 		t.Helper()
-		if err := s.HoldTopics(t.Context(), c, held); err != nil {
+		if err := s.HoldTopics(t.Context(), c.Owner, held); err != nil {
 			t.Fatal(err)
 		}
 	}

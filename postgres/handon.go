@@ -137,24 +137,3 @@ func (r *reader) moveBeyond(q *question, a *answer) (more bool) {
 	r.beyondDue = false
 	return false
 }
-
-// Reread implements [relay.Reader].
-func (r *reader) Reread(keys []relay.Key, topics []string) {
-	if len(keys) == 0 && len(topics) == 0 {
-		return
-	}
-	// What could not be printed may have been mended.
-	r.aside = nil
-	r.heldTopics = slices.DeleteFunc(r.heldTopics, func(t string) bool { return slices.Contains(topics, t) })
-	if r.walk == nil {
-		r.walk = newWalk()
-	}
-	if r.walk.pos == beginning {
-		r.walk.add(keys, topics)
-		return
-	}
-	if r.next == nil {
-		r.next = newWalk()
-	}
-	r.next.add(keys, topics)
-}

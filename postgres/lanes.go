@@ -2,21 +2,64 @@ package postgres
 
 import (
 	"crypto/sha256"
-	"encoding/binary"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outbox-relay/outbox/relay"
 )
 
-// lane returns the lane of a partition key: the first four bytes of its sha256, unsigned and big-endian, modulo the number of lanes.
-// It must never change, and laneSQL must agree with it: testdata/lanes.json holds both to it.
-func lane(partitionKey string, lanes int) int32 {
-	sum := sha256.Sum256([]byte(partitionKey))
-	return int32(binary.BigEndian.Uint32(sum[:4]) % uint32(lanes))
-}
-
-// laneSQL is the same as lane in SQL, of the expressions for a text and for a number of lanes.
+// laneSQL is [relay.Lane] in SQL, of the expressions for a text and for a number of lanes. testdata/lanes.json holds both to the same.
 func laneSQL(partitionKey, lanes string) string {
 	return "(('x' || encode(substr(sha256(convert_to(" + partitionKey + ", 'UTF8')), 1, 4), 'hex'))::bit(32)::bigint % " + lanes + ")::integer"
+}
+
+// laneSet is a set of the lanes of a source that has total ones.
+type laneSet struct {
+	total int
+	set   map[int32]struct{}
+}
+
+func newLaneSet(total int, lanes []int32) laneSet {
+	s := laneSet{total, map[int32]struct{}{}}
+	s.add(lanes)
+	return s
+}
+
+func (s laneSet) add(lanes []int32) {
+	for _, l := range lanes {
+		s.set[l] = struct{}{}
+	}
+}
+
+func (s laneSet) remove(lanes []int32) {
+	for _, l := range lanes {
+		delete(s.set, l)
+	}
+}
+
+func (s laneSet) len() int { return len(s.set) }
+
+// all tells that nothing is left out.
+func (s laneSet) all() bool { return len(s.set) == s.total }
+
+// has tells whether a partition key is in one of the lanes.
+func (s laneSet) has(partitionKey string) bool {
+	if len(s.set) == 0 {
+		return false
+	}
+	_, ok := s.set[relay.Lane(partitionKey, s.total)]
+	return ok
+}
+
+// sql is the condition for the row e to be in one of the lanes.
+func (s laneSet) sql(st *statement) string {
+	// An empty list must not become NULL, of which nothing is true, nor its contrary.
+	lanes := slices.AppendSeq(make([]int32, 0, len(s.set)), maps.Keys(s.set))
+	slices.Sort(lanes)
+	return laneSQL("coalesce(e.partition_key::text, '')", strconv.Itoa(s.total)) + " = ANY (" + st.param(pgtype.Int4ArrayOID, lanes) + ")"
 }
 
 // keyHash is what parked_key is keyed by: topic and partition key of a row may be longer than an index entry. keyHashSQL is the same in SQL.

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/outbox-relay/outbox/relay"
 )
 
 type laneVector struct {
@@ -40,7 +42,7 @@ func TestLaneIsTheSameInGoAndSQL(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := lane(key, lanes); got != want {
+			if got := relay.Lane(key, lanes); got != want {
 				t.Errorf("lane(%.20q, %d) = %d, want %d", key, lanes, got, want)
 			}
 			got := queryOne[int32](t, db, "SELECT "+laneSQL("$1::text", "$2::integer"), key, lanes)

@@ -1,9 +1,10 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -14,44 +15,67 @@ import (
 )
 
 // leases is the right to publish, kept in outbox.lane and judged by the database's clock alone: hosts disagree about the time.
+//
+// Order of locks: the mode lock, outbox.source, the relay's own row, lanes in ascending order. Lanes of others are taken last and never waited for, so no two
+// of these statements wait for each other.
 type leases struct {
 	db  runner
 	row sourceRow
 
 	mu sync.Mutex
-	// given is the server that gave the last claim; another one may not know of it.
+	// given is the server that gave the lanes; another one may not know of it.
 	given server
 }
 
+// leased is a lane that an owner has, with its epoch.
+type leased struct {
+	lane  int32
+	epoch int64
+}
+
 // Claim implements [relay.Leases].
-func (l *leases) Claim(ctx context.Context, owner relay.Owner, ttl time.Duration) (relay.Claim, error) {
-	claim := relay.Claim{Owner: owner}
+func (l *leases) Claim(ctx context.Context, owner relay.Owner, ttl time.Duration, held relay.Claim) (relay.Claim, error) {
+	var lanes []leased
 	var at server
 	err := inTx(ctx, l.db, func(ctx context.Context, tx pgx.Tx) error {
+		if err := refuseIfCompeting(ctx, tx, l.row.id); err != nil {
+			return err
+		}
 		var err error
-		if at, err = readServer(ctx, tx); err != nil {
+		if at, err = holdLayout(ctx, tx, l.row); err != nil {
 			return err
 		}
-		if err := register(ctx, tx, l.row.id, owner); err != nil {
+		if len(held.Lanes) > 0 && !at.same(l.giver()) {
+			return l.changed(at)
+		}
+		if err := register(ctx, tx, l.row.id, owner, ttl); err != nil {
 			return err
 		}
-		if err := lockLanes(ctx, tx, l.row); err != nil {
-			return err
-		}
-		if claim.Lanes, claim.Epochs, err = takeLanes(ctx, tx, l.row.id, owner.ID, ttl); err != nil || len(claim.Lanes) > 0 {
-			return err
-		}
-		claim.Owner, claim.Expires, err = readOwner(ctx, tx, l.row.id, owner.ID)
+		lanes, err = l.share(ctx, tx, owner.ID, ttl, held)
 		return err
 	})
-	if err != nil {
-		return relay.Claim{}, fmt.Errorf("claim the lanes of %s: %w", l.row.table, err)
+	switch {
+	case isReadOnly(err) && len(held.Lanes) > 0:
+		return relay.Claim{}, fmt.Errorf("claim lanes of %s: the server is read-only now: %w", l.row.table, relay.ErrServerChanged)
+	case isReadOnly(err):
+		return relay.Claim{}, fmt.Errorf("claim lanes of %s: %w", l.row.table, errReadOnly)
+	case err != nil:
+		return relay.Claim{}, fmt.Errorf("claim lanes of %s: %w", l.row.table, err)
 	}
-	claim.Held = len(claim.Lanes) > 0
-	if claim.Held {
+	if len(held.Lanes) == 0 {
 		l.remember(at)
 	}
-	return claim, nil
+	return claimOf(owner, lanes), nil
+}
+
+// claimOf sorts the lanes.
+func claimOf(owner relay.Owner, lanes []leased) relay.Claim {
+	slices.SortFunc(lanes, func(a, b leased) int { return cmp.Compare(a.lane, b.lane) })
+	c := relay.Claim{Owner: owner}
+	for _, l := range lanes {
+		c.Lanes, c.Epochs = append(c.Lanes, l.lane), append(c.Epochs, l.epoch)
+	}
+	return c
 }
 
 func (l *leases) remember(s server) {
@@ -66,19 +90,49 @@ func (l *leases) giver() server {
 	return l.given
 }
 
-// register shows the relay to operators, working or waiting, and forgets those that were not seen for a day.
-func register(ctx context.Context, tx pgx.Tx, source uuid.UUID, owner relay.Owner) error {
+func (l *leases) changed(now server) error {
+	return fmt.Errorf("the lanes were given by another server (%s, now %s): %w", l.giver(), now, relay.ErrServerChanged)
+}
+
+// holdLayout locks the source's row against a change of the number of lanes, and checks that all lanes are there and no more: a lane that nobody
+// claims is a part of the keys that nobody publishes. The lock disturbs no other claim, and no settle.
+func holdLayout(ctx context.Context, tx pgx.Tx, row sourceRow) (server, error) {
+	var at server
+	var lanes int
+	var found []int32
+	err := tx.QueryRow(ctx, `
+SELECT s.lanes, array(SELECT l.lane FROM outbox.lane l WHERE l.source = s.id ORDER BY l.lane), `+serverSQL+`
+FROM outbox.source s WHERE s.id = $1 FOR KEY SHARE`, row.id).Scan(&lanes, &found, &at.started, &at.timeline, &at.recovery)
+	switch {
+	case err != nil:
+		return server{}, fmt.Errorf("read the number of lanes: %w", err)
+	case lanes != row.lanes:
+		return server{}, fmt.Errorf("the source has %d lanes now, and had %d when this relay opened it: the number was changed while no relay was alive; "+
+			"the relay has to open it again", lanes, row.lanes)
+	case len(found) == lanes && found[0] == 0 && found[lanes-1] == int32(lanes)-1:
+		return at, nil
+	}
+	return server{}, fmt.Errorf("outbox.lane holds the lanes %v, and outbox.source says 0 to %d: it was changed by hand or restored in part; "+
+		"stop all relays of this table, delete the lanes that are too many, and run for those that are missing: outbox migrate up --table %s",
+		found, lanes-1, row.table)
+}
+
+// register shows the relay to the others and to operators, working or waiting, and forgets those that have been dead for a day.
+func register(ctx context.Context, tx pgx.Tx, source uuid.UUID, owner relay.Owner, ttl time.Duration) error {
 	_, err := tx.Exec(ctx, `
-INSERT INTO outbox.relay AS r (source, owner, name, version) VALUES ($1, $2, $3, $4)
-ON CONFLICT (source, owner) DO UPDATE SET name = excluded.name, version = excluded.version, seen_at = clock_timestamp()`,
-		source, owner.ID, storable(owner.Name), storable(owner.Version))
+INSERT INTO outbox.relay AS r (source, owner, name, version, expires_at)
+VALUES ($1, $2, $3, $4, clock_timestamp() + $5::bigint * interval '1 microsecond')
+ON CONFLICT (source, owner) DO UPDATE SET
+    name = excluded.name, version = excluded.version, seen_at = clock_timestamp(),
+    expires_at = clock_timestamp() + $5::bigint * interval '1 microsecond'`,
+		source, owner.ID, storable(owner.Name), storable(owner.Version), ttl.Microseconds())
 	if err != nil {
 		return fmt.Errorf("register the relay: %w", err)
 	}
 	// SKIP LOCKED: two relays that clean up at once must not wait for each other.
 	_, err = tx.Exec(ctx, `
 DELETE FROM outbox.relay WHERE source = $1 AND owner IN (
-    SELECT owner FROM outbox.relay WHERE source = $1 AND seen_at < clock_timestamp() - interval '24 hours'
+    SELECT owner FROM outbox.relay WHERE source = $1 AND expires_at < clock_timestamp() - interval '24 hours'
     FOR UPDATE SKIP LOCKED)`, source)
 	if err != nil {
 		return fmt.Errorf("forget old relays: %w", err)
@@ -86,139 +140,71 @@ DELETE FROM outbox.relay WHERE source = $1 AND owner IN (
 	return nil
 }
 
-// lockLanes locks all lanes in their order, which every statement on several lanes keeps to, and checks that all are there and no more:
-// a lane that nobody claims is a part of the keys that nobody publishes.
-func lockLanes(ctx context.Context, tx pgx.Tx, row sourceRow) error {
-	rows, err := tx.Query(ctx, `SELECT lane FROM outbox.lane WHERE source = $1 ORDER BY lane FOR UPDATE`, row.id)
+// share prolongs what the owner has and takes free lanes up to its share.
+func (l *leases) share(ctx context.Context, tx pgx.Tx, owner uuid.UUID, ttl time.Duration, held relay.Claim) ([]leased, error) {
+	mine, err := prolong(ctx, tx, l.row.id, owner, ttl)
 	if err != nil {
-		return fmt.Errorf("lock the lanes: %w", err)
+		return nil, err
 	}
-	found, err := pgx.CollectRows(rows, pgx.RowTo[int32])
+	for i, lane := range held.Lanes {
+		if !slices.Contains(mine, leased{lane, held.Epochs[i]}) {
+			return nil, fmt.Errorf("lane %d: %w", lane, relay.ErrLeaseLost)
+		}
+	}
+	var alive int
+	err = tx.QueryRow(ctx, `SELECT count(*) FROM outbox.relay WHERE source = $1 AND expires_at > clock_timestamp()`, l.row.id).Scan(&alive)
 	if err != nil {
-		return fmt.Errorf("lock the lanes: %w", err)
+		return nil, fmt.Errorf("count the relays: %w", err)
 	}
-	if len(found) == row.lanes && found[len(found)-1] == int32(row.lanes)-1 {
-		return nil
+	room := relay.Share(l.row.lanes, alive) - len(mine)
+	if room <= 0 {
+		return mine, nil
 	}
-	return fmt.Errorf("outbox.lane holds the lanes %v, and outbox.source says 0 to %d: it was changed by hand or restored in part; "+
-		"stop all relays of this table, delete the lanes that are too many, and run for those that are missing: outbox migrate up --table %s",
-		found, row.lanes-1, row.table)
+	more, err := takeFree(ctx, tx, l.row.id, owner, ttl, room)
+	return append(mine, more...), err
 }
 
-// takeLanes takes the locked lanes, all or none: none when another owner's lease has not expired.
-func takeLanes(ctx context.Context, tx pgx.Tx, source, owner uuid.UUID, ttl time.Duration) (lanes []int32, epochs []int64, err error) {
+// prolong gives the owner's lanes another ttl, expired ones too: nobody has taken them, so the epoch stays.
+func prolong(ctx context.Context, tx pgx.Tx, source, owner uuid.UUID, ttl time.Duration) ([]leased, error) {
 	rows, err := tx.Query(ctx, `
-UPDATE outbox.lane SET
-    epoch = epoch + CASE WHEN owner = $2 THEN 0 ELSE 1 END,
-    owner = $2,
-    expires_at = clock_timestamp() + $3::bigint * interval '1 microsecond'
-WHERE source = $1 AND NOT EXISTS (
-    SELECT FROM outbox.lane o WHERE o.source = $1 AND o.owner <> $2 AND o.expires_at > clock_timestamp())
-RETURNING lane, epoch`, source, owner, ttl.Microseconds())
-	if err != nil {
-		return nil, nil, fmt.Errorf("take the lanes: %w", err)
-	}
-	var lane int32
-	var epoch int64
-	_, err = pgx.ForEachRow(rows, []any{&lane, &epoch}, func() error {
-		lanes, epochs = append(lanes, lane), append(epochs, epoch)
-		return nil
-	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("take the lanes: %w", err)
-	}
-	return lanes, epochs, nil
-}
-
-// readOwner names the owner whose lease lasts longest.
-func readOwner(ctx context.Context, tx pgx.Tx, source, but uuid.UUID) (relay.Owner, time.Duration, error) {
-	var o relay.Owner
-	var us int64
-	err := tx.QueryRow(ctx, `
-SELECT l.owner, coalesce(r.name, ''), coalesce(r.version, ''),
-       greatest(0, extract(epoch FROM l.expires_at - clock_timestamp()) * 1000000)::bigint
-FROM outbox.lane l LEFT JOIN outbox.relay r ON r.source = l.source AND r.owner = l.owner
-WHERE l.source = $1 AND l.owner <> $2 ORDER BY l.expires_at DESC LIMIT 1`, source, but).Scan(&o.ID, &o.Name, &o.Version, &us)
-	if err != nil {
-		return relay.Owner{}, 0, fmt.Errorf("read the lanes' owner: %w", err)
-	}
-	return o, time.Duration(us) * time.Microsecond, nil
-}
-
-// renewSQL prolongs the lanes that are still the owner's at the given epochs, locked in lane order as in lockLanes.
-const renewSQL = `
-WITH held AS MATERIALIZED (
-    SELECT l.lane FROM outbox.lane l JOIN unnest($3::integer[], $4::bigint[]) c(lane, epoch) ON c.lane = l.lane
-    WHERE l.source = $1 AND l.owner = $2 AND l.epoch = c.epoch ORDER BY l.lane FOR UPDATE OF l
-), renewed AS (
-    UPDATE outbox.lane l SET expires_at = clock_timestamp() + $5::bigint * interval '1 microsecond'
-    FROM held WHERE l.source = $1 AND l.lane = held.lane
-      AND (SELECT count(*) FROM held) = cardinality($3::integer[])
-    RETURNING 1
-), seen AS (
-    UPDATE outbox.relay SET seen_at = clock_timestamp() WHERE source = $1 AND owner = $2
+WITH mine AS MATERIALIZED (
+    SELECT lane FROM outbox.lane WHERE source = $1 AND owner = $2 ORDER BY lane FOR UPDATE
 )
-SELECT (SELECT count(*) FROM renewed), ` + serverSQL
-
-// Renew implements [relay.Leases].
-func (l *leases) Renew(ctx context.Context, claim relay.Claim, ttl time.Duration) error {
-	var renewed int
-	var at server
-	err := l.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, renewSQL, l.row.id, claim.Owner.ID, claim.Lanes, claim.Epochs, ttl.Microseconds()).
-			Scan(&renewed, &at.started, &at.timeline, &at.recovery)
-	})
-	switch {
-	case isReadOnly(err):
-		return fmt.Errorf("renew the lease of %s: the server is read-only now: %w", l.row.table, relay.ErrServerChanged)
-	case err != nil:
-		return fmt.Errorf("renew the lease of %s: %w", l.row.table, err)
-	case !at.same(l.giver()):
-		return fmt.Errorf("renew the lease of %s: it was given by another server (%s, now %s): %w",
-			l.row.table, l.giver(), at, relay.ErrServerChanged)
-	case renewed == 0 || renewed != len(claim.Lanes):
-		return fmt.Errorf("renew the lease of %s: %w", l.row.table, relay.ErrLeaseLost)
-	}
-	return nil
-}
-
-// Release implements [relay.Leases].
-func (l *leases) Release(ctx context.Context, claim relay.Claim) error {
-	err := l.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, `
-WITH held AS MATERIALIZED (
-    SELECT l.lane FROM outbox.lane l JOIN unnest($3::integer[], $4::bigint[]) c(lane, epoch) ON c.lane = l.lane
-    WHERE l.source = $1 AND l.owner = $2 AND l.epoch = c.epoch ORDER BY l.lane FOR UPDATE OF l
-), gone AS (
-    DELETE FROM outbox.relay WHERE source = $1 AND owner = $2
-)
-UPDATE outbox.lane l SET owner = NULL, expires_at = NULL FROM held WHERE l.source = $1 AND l.lane = held.lane`,
-			l.row.id, claim.Owner.ID, claim.Lanes, claim.Epochs)
-		return err
-	})
+UPDATE outbox.lane l SET expires_at = clock_timestamp() + $3::bigint * interval '1 microsecond'
+FROM mine WHERE l.source = $1 AND l.lane = mine.lane
+RETURNING l.lane, l.epoch`, source, owner, ttl.Microseconds())
 	if err != nil {
-		return fmt.Errorf("release the lease of %s: %w", l.row.table, err)
+		return nil, fmt.Errorf("prolong the lanes: %w", err)
 	}
-	return nil
+	lanes, err := pgx.CollectRows(rows, scanLeased)
+	if err != nil {
+		return nil, fmt.Errorf("prolong the lanes: %w", err)
+	}
+	return lanes, nil
 }
 
-// holdLane locks the key's lane in a transaction that decides something, and refuses when the claim does not hold it any more.
-func holdLane(ctx context.Context, tx pgx.Tx, source uuid.UUID, claim relay.Claim, lane int32) error {
-	for i, mine := range claim.Lanes {
-		if mine != lane {
-			continue
-		}
-		var one int
-		err := tx.QueryRow(ctx, `
-SELECT 1 FROM outbox.lane WHERE source = $1 AND lane = $2 AND owner = $3 AND epoch = $4 FOR UPDATE`,
-			source, lane, claim.Owner.ID, claim.Epochs[i]).Scan(&one)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return relay.ErrLeaseLost
-		}
-		if err != nil {
-			return fmt.Errorf("lock lane %d: %w", lane, err)
-		}
-		return nil
+// takeFree takes at most limit of the lanes that nobody has. Whoever has one locked is about to take it, keep it or give it back: that
+// one is left for the next time. What has expired is judged once more when the lock is had, on the newest row.
+func takeFree(ctx context.Context, tx pgx.Tx, source, owner uuid.UUID, ttl time.Duration, limit int) ([]leased, error) {
+	rows, err := tx.Query(ctx, `
+WITH free AS MATERIALIZED (
+    SELECT lane FROM outbox.lane WHERE source = $1 AND (owner IS NULL OR expires_at <= clock_timestamp())
+    ORDER BY lane LIMIT $4 FOR UPDATE SKIP LOCKED
+)
+UPDATE outbox.lane l SET epoch = l.epoch + 1, owner = $2, expires_at = clock_timestamp() + $3::bigint * interval '1 microsecond'
+FROM free WHERE l.source = $1 AND l.lane = free.lane
+RETURNING l.lane, l.epoch`, source, owner, ttl.Microseconds(), limit)
+	if err != nil {
+		return nil, fmt.Errorf("take lanes: %w", err)
 	}
-	return relay.ErrLeaseLost
+	lanes, err := pgx.CollectRows(rows, scanLeased)
+	if err != nil {
+		return nil, fmt.Errorf("take lanes: %w", err)
+	}
+	return lanes, nil
+}
+
+func scanLeased(row pgx.CollectableRow) (l leased, err error) {
+	err = row.Scan(&l.lane, &l.epoch)
+	return l, err
 }

@@ -59,7 +59,7 @@ func (o *Operator) Parked(ctx context.Context) ([]relay.ParkedKey, error) {
 		return nil, err
 	}
 	f := failures{db: o.db, row: row}
-	return f.ParkedKeys(ctx)
+	return f.parkedKeys(ctx, "$2::boolean", true)
 }
 
 // Request asks the key's relay for a verb, [VerbUnpark] or [VerbSkip], and returns the request's id for [Operator.Await]. by says who
@@ -147,33 +147,31 @@ SELECT done_at, coalesce(outcome, ''), coalesce(error, '') FROM outbox.request W
 	return out, true, nil
 }
 
-// standIn carries out the open requests as the owner of all lanes when nobody else is. Nothing is in flight then.
+// standIn carries out the open requests as the owner of the lanes when no relay is alive. Nothing is in flight then.
 func (o *Operator) standIn(ctx context.Context, row sourceRow) error {
 	var alive bool
-	err := o.pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM outbox.lane WHERE source = $1 AND expires_at > clock_timestamp())`, row.id).
-		Scan(&alive)
+	err := o.pool.QueryRow(ctx, `
+SELECT EXISTS (SELECT FROM outbox.lane WHERE source = $1 AND expires_at > clock_timestamp())
+    OR EXISTS (SELECT FROM outbox.relay WHERE source = $1 AND expires_at > clock_timestamp())`, row.id).Scan(&alive)
 	if err != nil || alive {
 		return err
 	}
 	l := leases{db: o.db, row: row}
-	claim, err := l.Claim(ctx, relay.Owner{ID: uuid.New(), Name: "operator"}, operatorTTL)
-	if err != nil || !claim.Held {
+	me := relay.Owner{ID: uuid.New(), Name: "operator"}
+	claim, err := l.Claim(ctx, me, operatorTTL, relay.Claim{})
+	if err != nil {
 		return err
 	}
 	f := failures{db: o.db, row: row}
 	_, err = f.Requests(ctx, claim, func(relay.Key) bool { return true })
-	return errors.Join(err, o.leave(l.Release, claim, row.id))
+	return errors.Join(err, leave(&l, me))
 }
 
-// leave gives the lease back even when the command was interrupted: a relay that starts must not wait for it.
-func (o *Operator) leave(release func(context.Context, relay.Claim) error, claim relay.Claim, source uuid.UUID) error {
+// leave gives the lanes back even when the command was interrupted: a relay that starts must not wait for them.
+func leave(l *leases, me relay.Owner) error {
 	ctx, cancel := context.WithTimeout(context.Background(), operatorTTL/3)
 	defer cancel()
-	if err := release(ctx, claim); err != nil {
-		return err
-	}
-	_, err := o.pool.Exec(ctx, `DELETE FROM outbox.relay WHERE source = $1 AND owner = $2`, source, claim.Owner.ID)
-	return err
+	return l.Leave(ctx, me)
 }
 
 func (o *Operator) source(ctx context.Context) (sourceRow, error) {

@@ -36,6 +36,10 @@ type probe struct {
 	indexed bool
 }
 
+// errReadOnly is what a standby says, and a server that was told to refuse writing.
+var errReadOnly = errors.New("the server is read-only: it is a standby, or default_transaction_read_only is on; " +
+	"connect to the primary (target_session_attrs=read-write chooses it), or let the role write")
+
 // querier is a connection, a pool or a transaction.
 type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)

@@ -2,9 +2,7 @@ package postgres
 
 import (
 	"fmt"
-	"strings"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
@@ -57,7 +55,7 @@ SELECT %d AS kind, (SELECT top FROM seq), NULL::uuid, pg_relation_filenode(%s::t
 	switch {
 	case q.noHead:
 	case r.walking():
-		r.addPage(s, kindHead, q, r.pos, r.cursor, r.startFilter(s))
+		r.addPage(s, kindHead, q, r.pos, r.cursor, and(r.startFilter(s), r.mine(s)))
 	default:
 		r.addHead(s, q)
 	}
@@ -67,17 +65,26 @@ SELECT %d AS kind, (SELECT top FROM seq), NULL::uuid, pg_relation_filenode(%s::t
 	return s
 }
 
-// addHead adds the newest rows, through the primary key. A row that is settled already comes back as its id alone.
+// addHead adds the newest rows, through the primary key. A row that is settled already, or another relay's, comes back as its id alone.
 func (r *reader) addHead(s *statement, q *question) {
-	fmt.Fprintf(&s.text, "\nUNION ALL (SELECT %d, e.id, %s FROM %s e WHERE e.id > %s AND e.id <= (SELECT top FROM seq) ORDER BY e.id LIMIT %s)",
-		kindHead, r.columnsIf(s, "e.published_at IS NULL"), r.table(), s.bigint(r.pos), s.bigint(int64(q.limit)))
+	r.addRows(s, kindHead, fmt.Sprintf("e.id > %s AND e.id <= (SELECT top FROM seq) ORDER BY e.id LIMIT %s", s.bigint(r.pos), s.bigint(int64(q.limit))))
+}
+
+// addRows adds rows of which only the unpublished ones of the reader's lanes are wanted whole.
+func (r *reader) addRows(s *statement, kind int, where string) {
+	if r.lanes.all() {
+		fmt.Fprintf(&s.text, "\nUNION ALL (SELECT %d, e.id, %s FROM %s e WHERE %s)", kind, r.columnsIf(s, "e.published_at IS NULL"), r.table(), where)
+		return
+	}
+	fmt.Fprintf(&s.text, "\nUNION ALL (SELECT %d, e.id, %s FROM (SELECT e.id, %s, CASE WHEN e.published_at IS NULL THEN %s END AS matches FROM %s e WHERE %s) e)",
+		kind, r.columnsIf(s, "e.matches"), r.rawColumns(), r.lanes.sql(s), r.table(), where)
 }
 
 // addBeyond adds rows that the sequence did not give: only the partial index leads to them.
 func (r *reader) addBeyond(s *statement, q *question) {
 	fmt.Fprintf(&s.text, `
-UNION ALL (SELECT %d, e.id, %s FROM %s e WHERE e.published_at IS NULL AND e.id > %s AND e.id > (SELECT top FROM seq) ORDER BY e.id LIMIT %s)`,
-		kindBeyond, r.columns(s), r.table(), s.bigint(r.beyond), s.bigint(int64(q.limit)))
+UNION ALL (SELECT %d, e.id, %s FROM %s e WHERE e.published_at IS NULL AND %s ORDER BY e.id LIMIT %s)`,
+		kindBeyond, r.columns(s), r.table(), and("e.id > "+s.bigint(r.beyond), "e.id > (SELECT top FROM seq)", r.mine(s)), s.bigint(int64(q.limit)))
 }
 
 // addPage adds the next unpublished rows in (after, upTo], through the partial index: limit of them, or if there is a filter, as many as
@@ -103,14 +110,10 @@ func (r *reader) addLooks(s *statement, q *question) {
 	ids, lo, hi := r.spansOf(q.look)
 	r.count.looked += len(ids) + len(lo)
 	if len(ids) > 0 {
-		fmt.Fprintf(&s.text, "\nUNION ALL (SELECT %d, e.id, %s FROM %s e WHERE e.id = ANY (%s) LIMIT %d)",
-			kindFind, r.columnsIf(s, "e.published_at IS NULL"), r.table(), s.param(pgtype.Int8ArrayOID, ids), limit)
+		r.addRows(s, kindFind, fmt.Sprintf("e.id = ANY (%s) LIMIT %d", s.param(pgtype.Int8ArrayOID, ids), limit))
 	}
 	if len(lo) > 0 {
-		fmt.Fprintf(&s.text, `
-UNION ALL (SELECT %d, e.* FROM unnest(%s::bigint[], %s::bigint[]) AS s(lo, hi) CROSS JOIN LATERAL (
-    SELECT e.id, %s FROM %s e WHERE e.published_at IS NULL AND e.id BETWEEN s.lo AND s.hi ORDER BY e.id LIMIT %d) e LIMIT %d)`,
-			kindFind, s.param(pgtype.Int8ArrayOID, lo), s.param(pgtype.Int8ArrayOID, hi), r.columns(s), r.table(), limit, limit)
+		r.addWideLooks(s, lo, hi, limit)
 	}
 	for _, g := range q.look {
 		if g.below != 0 {
@@ -119,21 +122,27 @@ UNION ALL (SELECT %d, e.* FROM unnest(%s::bigint[], %s::bigint[]) AS s(lo, hi) C
 	}
 }
 
+// addWideLooks adds what is unpublished in wide spans.
+func (r *reader) addWideLooks(s *statement, lo, hi []int64, limit int) {
+	from := fmt.Sprintf("FROM %s e WHERE e.published_at IS NULL AND e.id BETWEEN s.lo AND s.hi ORDER BY e.id LIMIT %d", r.table(), limit)
+	rows := ""
+	if r.lanes.all() {
+		rows = fmt.Sprintf("SELECT e.id, %s %s", r.columns(s), from)
+	} else {
+		rows = fmt.Sprintf("SELECT e.id, %s FROM (SELECT e.id, %s, %s AS matches %s) e", r.columnsIf(s, "e.matches"), r.rawColumns(), r.lanes.sql(s), from)
+	}
+	fmt.Fprintf(&s.text, `
+UNION ALL (SELECT %d, e.* FROM unnest(%s::bigint[], %s::bigint[]) AS s(lo, hi) CROSS JOIN LATERAL (
+    %s) e LIMIT %d)`,
+		kindFind, s.param(pgtype.Int8ArrayOID, lo), s.param(pgtype.Int8ArrayOID, hi), rows, limit)
+}
+
 // addLookBelow adds what the writers that were open at Start have committed: rows below Start's cursor that are no older than those
 // writers. xmin is the row's (sub)transaction, never older than its top-level one.
 func (r *reader) addLookBelow(s *statement, g *group, limit int) {
-	filter := r.startFilter(s)
-	if filter != "" {
-		filter = " AND " + filter
-	}
 	fmt.Fprintf(&s.text, `
-UNION ALL (SELECT %d, e.id, %s FROM %s e WHERE e.published_at IS NULL AND e.id <= %s AND %s%s ORDER BY e.id LIMIT %d)`,
-		kindFind, r.columns(s), r.table(), s.bigint(min(g.below, r.pos)), notOlder(s, g.since), filter, limit)
-}
-
-// notOlder is true for a row whose transaction is not older than xid. age() compares across the wrap of xids.
-func notOlder(s *statement, xid uint32) string {
-	return fmt.Sprintf("age(e.xmin) <= age(%s::text::xid)", s.param(pgtype.TextOID, fmt.Sprint(xid)))
+UNION ALL (SELECT %d, e.id, %s FROM %s e WHERE e.published_at IS NULL AND e.id <= %s AND %s ORDER BY e.id LIMIT %d)`,
+		kindFind, r.columns(s), r.table(), s.bigint(min(g.below, r.pos)), and(notOlder(s, g.since), r.startFilter(s), r.mine(s)), limit)
 }
 
 // spansOf returns the holes of the groups, up to the reader's position: the single ids of short spans, and the ends of wide ones. What
@@ -154,76 +163,4 @@ func (r *reader) spansOf(groups []*group) (ids, lo, hi []int64) {
 	return ids, lo, hi
 }
 
-// walkFilter is the condition for a row to be one of the walk's.
-func (r *reader) walkFilter(s *statement, w *walk) string {
-	topics, keyTopics, keys := w.lists()
-	return fmt.Sprintf("(e.topic::text = ANY (%s::text[]) OR (e.topic::text, e.partition_key::text) IN (SELECT k.topic, k.key FROM unnest(%s::text[], %s::text[]) AS k(topic, key)))",
-		s.param(pgtype.TextArrayOID, topics), s.param(pgtype.TextArrayOID, keyTopics), s.param(pgtype.TextArrayOID, keys))
-}
-
-// startFilter is the condition for a row to be no known hopeless one, so that a million parked rows are not carried over; "" when nothing
-// was parked or held at Start. It need not be exact: the gate drops what may not go on.
-func (r *reader) startFilter(s *statement) string {
-	var conditions []string
-	if len(r.heldTopics) > 0 {
-		conditions = append(conditions, fmt.Sprintf("e.topic::text <> ALL (%s::text[])", s.param(pgtype.TextArrayOID, r.heldTopics)))
-	}
-	if r.parked {
-		// A scalar subquery is one index lookup for each row. EXISTS would be joined or hashed, that is, read all parked keys for each page.
-		conditions = append(conditions, fmt.Sprintf(`(SELECT p.lane FROM outbox.parked_key p
-        WHERE p.source = %s AND p.key_hash = %s) IS NULL`,
-			s.param(pgtype.UUIDOID, [16]byte(r.row.id)), keyHashSQL("coalesce(e.topic::text, '')", "coalesce(e.partition_key::text, '')")))
-	}
-	return strings.Join(conditions, " AND ")
-}
-
 func (r *reader) table() string { return r.row.table.sql() }
-
-// columnNames are the columns of an event beside its id.
-var columnNames = [...]string{"event_id", "event_type", "topic", "partition_key", "payload", "headers", "created_at"}
-
-// columns lists an event's columns, beside its id, as text where the type of the column is the user's choice.
-func (r *reader) columns(s *statement) string {
-	return strings.Join(r.expressions(s), ", ")
-}
-
-// columnsIf is columns, all NULL where the condition is not true.
-func (r *reader) columnsIf(s *statement, condition string) string {
-	list := r.expressions(s)
-	for i, e := range list {
-		list[i] = "CASE WHEN " + condition + " THEN " + e + " END"
-	}
-	return strings.Join(list, ", ")
-}
-
-// expressions are the columns one by one. A row that a looser table lets be without event_id is an event all the same: it is refused by name.
-func (r *reader) expressions(s *statement) []string {
-	list := make([]string, len(columnNames))
-	for i, name := range columnNames {
-		switch name {
-		case "event_id":
-			list[i] = "coalesce(e.event_id, '" + uuid.Nil.String() + "'::uuid)"
-		case "created_at":
-			list[i] = "e.created_at"
-		case "payload":
-			list[i] = r.printable(s, bounded("e.payload"))
-		case "headers":
-			list[i] = "NULL::text"
-			if r.row.headers {
-				list[i] = r.printable(s, bounded("e.headers"))
-			}
-		default:
-			list[i] = "e." + name + "::text"
-		}
-	}
-	return list
-}
-
-// rawColumns lists the columns as they are, for an inner query.
-func (r *reader) rawColumns() string {
-	raw := "e." + strings.Join(columnNames[:], ", e.")
-	if !r.row.headers {
-		raw = strings.ReplaceAll(raw, "e.headers, ", "")
-	}
-	return raw
-}

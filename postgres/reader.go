@@ -27,11 +27,13 @@ type reader struct {
 	// pos: every visible event up to it was handed on, or left to a walk. Below cursor while everything is walked through.
 	cursor, pos int64
 	holes       holes
-	// walk reads released keys again; next collects what is asked for meanwhile. Both may be nil.
+	// walk reads released keys and gained lanes from the beginning; next collects what is asked for meanwhile. Both may be nil.
 	walk, next *walk
 	// beyondDue tells that the rows above the sequence are to be read; beyond is how far they were.
 	beyondDue bool
 	beyond    int64
+	// lanes are those that are handed out; the rows of others are visible and no more.
+	lanes laneSet
 	// heldTopics and parked say what Start's walk leaves out: topics, and whether there are parked keys.
 	heldTopics []string
 	parked     bool
@@ -54,6 +56,8 @@ type counts struct {
 	reads, redone int
 	// looked are the ids and wide spans of holes that reads looked up, finds the rows found there.
 	looked, finds int
+	// whole are the rows that came with their payload.
+	whole int
 }
 
 // newReader returns a reader for the source. own are the process ids of the source's connections, empty behind a pooler.
@@ -66,8 +70,9 @@ func newReader(read, locks runner, row sourceRow, own []int32) *reader {
 func (r *reader) walking() bool { return r.pos < r.cursor }
 
 // Start implements [relay.Reader].
-func (r *reader) Start(ctx context.Context, held relay.Held) error {
+func (r *reader) Start(ctx context.Context, held relay.Held, lanes []int32) error {
 	_, r.heldTopics = heldBy(held)
+	r.lanes = newLaneSet(r.row.lanes, lanes)
 	r.server, r.swept = server{}, beginning
 	return r.begin(ctx)
 }

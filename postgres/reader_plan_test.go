@@ -17,8 +17,8 @@ func questions(b *bench, rows int64) map[string]*question {
 	for i := range int64(200) {
 		spread = append(spread, span{1 + i*rows/200, 1 + i*rows/200})
 	}
-	released := newWalk()
-	released.add([]relay.Key{key("key 7")}, []string{"other-service.topic"})
+	released := newWalk(8)
+	released.add([]relay.Key{key("key 7")}, []string{"other-service.topic"}, nil)
 	end := &group{below: rows, since: 3}
 	return map[string]*question{
 		"head":   {limit: 500},

@@ -38,6 +38,7 @@ func benchOn(t *testing.T, db *pgtest.DB) *bench {
 		id:       db.Source,
 		table:    tableName{"public", "outbox_event"},
 		sequence: "public.outbox_event_id_seq",
+		lanes:    8,
 	}
 	b := &bench{T: t, db: db, handed: map[relay.Ref]bool{}, plain: db.Conn(t)}
 	b.reader = newReader(read, locks, row, []int32{read.pid(), locks.pid()})
@@ -70,7 +71,13 @@ func (b *bench) start() {
 
 func (b *bench) startHolding(h relay.Held) {
 	b.Helper()
-	if err := b.reader.Start(b.Context(), h); err != nil {
+	b.startLanes(h, allLanes...)
+}
+
+// startLanes begins with some of the lanes.
+func (b *bench) startLanes(h relay.Held, lanes ...int32) {
+	b.Helper()
+	if err := b.reader.Start(b.Context(), h, lanes); err != nil {
 		b.Fatal(err)
 	}
 }

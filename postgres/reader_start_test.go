@@ -178,7 +178,7 @@ SELECT $1, topic, `+keyHashSQL("topic", "partition_key")+`, partition_key, 0, id
 	b.startHolding(holding{topics: []string{"held.topic"}})
 	b.wantDrained(upTo(21, 40)...)
 	b.exec("DELETE FROM outbox.parked_key WHERE partition_key = 'key 7'")
-	b.Reread([]relay.Key{key("key 7")}, []string{"held.topic"})
+	b.Reread([]relay.Key{key("key 7")}, []string{"held.topic"}, nil)
 	b.wantDrained(append([]int64{7}, upTo(41, 50)...)...)
 }
 

@@ -76,7 +76,7 @@ ORDER BY id LIMIT $4`, f.row.id, f.row.lanes, claim.Lanes, requestsAtOnce)
 // carryOut does one request in one transaction, with its lane locked, and closes it. It tells whether the key goes on.
 func (f *failures) carryOut(ctx context.Context, claim relay.Claim, r request) (goesOn bool, err error) {
 	err = inTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) error {
-		if err := holdLane(ctx, tx, f.row.id, claim, lane(r.key.PartitionKey, f.row.lanes)); err != nil {
+		if err := holdLane(ctx, tx, f.row.id, claim, relay.Lane(r.key.PartitionKey, f.row.lanes)); err != nil {
 			return err
 		}
 		if open, err := lockRequest(ctx, tx, r.id); err != nil || !open {
@@ -171,7 +171,7 @@ INSERT INTO outbox.dead_event (source, id, event_id, topic, partition_key, lane,
 SELECT $1, id, event_id, topic, partition_key, $4, event, $5, $6, $7 FROM gone
 ON CONFLICT (source, id, event_id) DO UPDATE SET
     event = excluded.event, code = excluded.code, reason = excluded.reason, died_by = excluded.died_by, died_at = clock_timestamp()`,
-		f.row.table.sql()), f.row.id, culprit.Event.ID, culprit.Event.EventID, lane(r.key.PartitionKey, f.row.lanes),
+		f.row.table.sql()), f.row.id, culprit.Event.ID, culprit.Event.EventID, relay.Lane(r.key.PartitionKey, f.row.lanes),
 		culprit.Code, deathReason(culprit, r), storable(r.requestedBy))
 	if err != nil {
 		return "", fmt.Errorf("move the event to outbox.dead_event: %w", err)

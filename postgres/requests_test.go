@@ -126,7 +126,7 @@ func TestSkipWithoutTheRightToDeleteSaysWhichGrantIsMissing(t *testing.T) {
 	db, owning, c, refs := stopped(t)
 	least := leastRights(t, db, Config{})
 	s := openSource(t, least, Config{})
-	same(t, "the claim", c.Held, true)
+	same(t, "the claim", c.Lanes, allLanes)
 	if err := owning.Release(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}

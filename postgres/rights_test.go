@@ -70,7 +70,7 @@ func TestTheLeastRightsSuffice(t *testing.T) {
 			o := owner("a")
 			c := claim(t, s, o)
 			refs := insert(t, db, orders, 3)
-			if err := s.Start(t.Context(), nobodyHeld{}); err != nil {
+			if err := s.Start(t.Context(), nobodyHeld{}, allLanes); err != nil {
 				t.Fatal(err)
 			}
 			if b, err := s.Read(t.Context(), 100); err != nil {
@@ -91,7 +91,16 @@ func TestTheLeastRightsSuffice(t *testing.T) {
 			if _, err := s.Status(t.Context()); err != nil {
 				t.Error(err)
 			}
+			if _, err := s.Look(t.Context(), o); err != nil {
+				t.Error(err)
+			}
+			if err := s.HoldTopics(t.Context(), o, []relay.HeldTopic{{Topic: "orders"}}); err != nil {
+				t.Error(err)
+			}
 			if err := s.Release(t.Context(), c); err != nil {
+				t.Error(err)
+			}
+			if err := s.Leave(t.Context(), o); err != nil {
 				t.Error(err)
 			}
 		})
@@ -133,7 +142,7 @@ func TestTheOperatorNeedsNoMoreThanTheRelayAndToAsk(t *testing.T) {
 	db, s, c, _ := stopped(t)
 	least := leastRights(t, db, Config{})
 	exec(t, db, fmt.Sprintf(`GRANT INSERT ON TABLE outbox.request TO %s`, pgx.Identifier{least.Config().ConnConfig.User}.Sanitize()))
-	if err := s.Release(t.Context(), c); err != nil {
+	if err := s.Leave(t.Context(), c.Owner); err != nil {
 		t.Fatal(err)
 	}
 	o := newOperator(t, least)

@@ -20,7 +20,7 @@ func TestAConnectionInsideATransactionIsNotHandedOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.ParkedKeys(t.Context()); !errors.Is(err, errNotOpen) {
+	if _, err := s.ParkedKeys(t.Context(), allLanes); !errors.Is(err, errNotOpen) {
 		t.Errorf("ParkedKeys = %v, want errNotOpen", err)
 	}
 	if _, err := s.Open(t.Context()); err != nil {

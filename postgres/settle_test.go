@@ -156,7 +156,7 @@ func TestSettleWorksWhereSerializableIsTheDefault(t *testing.T) {
 	if err := a.Park(t.Context(), c, parked(orders, refs[1])); err != nil {
 		t.Error(err)
 	}
-	if held, err := b.Claim(t.Context(), owner("b"), ttl); err != nil || held.Held {
+	if held, err := b.Claim(t.Context(), owner("b"), ttl, relay.Claim{}); err != nil || len(held.Lanes) > 0 {
 		t.Errorf("Claim = %+v, %v; want it not held", held, err)
 	}
 	for _, session := range a.term() {

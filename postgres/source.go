@@ -164,12 +164,12 @@ func (s *Source) Close() {
 }
 
 // Start implements [relay.Reader].
-func (s *Source) Start(ctx context.Context, held relay.Held) error {
+func (s *Source) Start(ctx context.Context, held relay.Held, lanes []int32) error {
 	o, err := s.now("start reading")
 	if err != nil {
 		return err
 	}
-	return o.reader.Start(ctx, held)
+	return o.reader.Start(ctx, held, lanes)
 }
 
 // Read implements [relay.Reader].
@@ -182,9 +182,16 @@ func (s *Source) Read(ctx context.Context, limit int) (relay.Batch, error) {
 }
 
 // Reread implements [relay.Reader].
-func (s *Source) Reread(keys []relay.Key, topics []string) {
+func (s *Source) Reread(keys []relay.Key, topics []string, lanes []int32) {
 	if o := s.open.Load(); o != nil {
-		o.reader.Reread(keys, topics)
+		o.reader.Reread(keys, topics, lanes)
+	}
+}
+
+// Forget implements [relay.Reader].
+func (s *Source) Forget(lanes []int32) {
+	if o := s.open.Load(); o != nil {
+		o.reader.Forget(lanes)
 	}
 }
 
@@ -207,12 +214,21 @@ func (s *Source) Settle(ctx context.Context, refs []relay.Ref) (int, error) {
 }
 
 // Claim implements [relay.Leases].
-func (s *Source) Claim(ctx context.Context, owner relay.Owner, ttl time.Duration) (relay.Claim, error) {
+func (s *Source) Claim(ctx context.Context, owner relay.Owner, ttl time.Duration, held relay.Claim) (relay.Claim, error) {
 	o, err := s.now("claim")
 	if err != nil {
 		return relay.Claim{}, err
 	}
-	return o.leases.Claim(ctx, owner, ttl)
+	return o.leases.Claim(ctx, owner, ttl, held)
+}
+
+// Look implements [relay.Leases].
+func (s *Source) Look(ctx context.Context, owner relay.Owner) (relay.View, error) {
+	o, err := s.now("look at the lanes of")
+	if err != nil {
+		return relay.View{}, err
+	}
+	return o.leases.Look(ctx, owner)
 }
 
 // Renew implements [relay.Leases].
@@ -233,13 +249,22 @@ func (s *Source) Release(ctx context.Context, claim relay.Claim) error {
 	return o.leases.Release(ctx, claim)
 }
 
+// Leave implements [relay.Leases].
+func (s *Source) Leave(ctx context.Context, owner relay.Owner) error {
+	o, err := s.now("leave")
+	if err != nil {
+		return err
+	}
+	return o.leases.Leave(ctx, owner)
+}
+
 // ParkedKeys implements [relay.Failures].
-func (s *Source) ParkedKeys(ctx context.Context) ([]relay.ParkedKey, error) {
+func (s *Source) ParkedKeys(ctx context.Context, lanes []int32) ([]relay.ParkedKey, error) {
 	o, err := s.now("read parked keys")
 	if err != nil {
 		return nil, err
 	}
-	return o.failures.ParkedKeys(ctx)
+	return o.failures.ParkedKeys(ctx, lanes)
 }
 
 // Park implements [relay.Failures].
@@ -252,12 +277,12 @@ func (s *Source) Park(ctx context.Context, claim relay.Claim, p relay.ParkedKey)
 }
 
 // HoldTopics implements [relay.Failures].
-func (s *Source) HoldTopics(ctx context.Context, claim relay.Claim, held []relay.HeldTopic) error {
+func (s *Source) HoldTopics(ctx context.Context, owner relay.Owner, held []relay.HeldTopic) error {
 	o, err := s.now("write down held topics")
 	if err != nil {
 		return err
 	}
-	return o.failures.HoldTopics(ctx, claim, held)
+	return o.failures.HoldTopics(ctx, owner, held)
 }
 
 // Requests implements [relay.Failures].

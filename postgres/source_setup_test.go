@@ -15,6 +15,9 @@ import (
 	"github.com/outbox-relay/outbox/relay"
 )
 
+// allLanes are those of a source that is made without saying how many.
+var allLanes = []int32{0, 1, 2, 3, 4, 5, 6, 7}
+
 // ttl is longer than any test: leases expire when a test says so.
 const ttl = time.Hour
 
@@ -43,22 +46,23 @@ func owner(name string) relay.Owner {
 	return relay.Owner{ID: uuid.New(), Name: name, Version: "test"}
 }
 
-// claim takes the lease, which must be free.
+// claim takes lanes, of which some must be free.
 func claim(t *testing.T, s *Source, o relay.Owner) relay.Claim {
 	t.Helper()
-	c, err := s.Claim(t.Context(), o, ttl)
+	c, err := s.Claim(t.Context(), o, ttl, relay.Claim{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !c.Held {
-		t.Fatalf("claim of %s: the lanes are held by %+v", o.Name, c.Owner)
+	if len(c.Lanes) == 0 {
+		t.Fatalf("claim of %s: it got no lane", o.Name)
 	}
 	return c
 }
 
-// expire ends all leases, as the passing of time does.
+// expire ends all leases and registrations, as the passing of time does.
 func expire(t *testing.T, db *pgxpool.Pool) {
 	t.Helper()
+	exec(t, db, `UPDATE outbox.relay SET expires_at = clock_timestamp() - interval '1 ms'`)
 	exec(t, db, `UPDATE outbox.lane SET expires_at = clock_timestamp() - interval '1 ms' WHERE owner IS NOT NULL`)
 }
 

@@ -67,7 +67,7 @@ func TestOpenRefusesWhatItCannotRelay(t *testing.T) {
 			if !errors.Is(err, relay.ErrConfiguration) {
 				t.Errorf("%v is not relay.ErrConfiguration: a relay would try again for ever", err)
 			}
-			if _, err := s.Claim(t.Context(), owner("a"), ttl); !errors.Is(err, errNotOpen) {
+			if _, err := s.Claim(t.Context(), owner("a"), ttl, relay.Claim{}); !errors.Is(err, errNotOpen) {
 				t.Errorf("Claim after a refused Open = %v, want errNotOpen", err)
 			}
 		})
@@ -146,30 +146,39 @@ VALUES ($1, '', '', '', '{}', 'a', 'k')`, id)
 // calls are what is asked of an open source, by name.
 func calls(s *Source, c relay.Claim, ref relay.Ref) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
-		"Start":      func(ctx context.Context) error { return s.Start(ctx, nobodyHeld{}) },
+		"Start":      func(ctx context.Context) error { return s.Start(ctx, nobodyHeld{}, allLanes) },
 		"Settle":     func(ctx context.Context) error { _, err := s.Settle(ctx, []relay.Ref{ref}); return err },
-		"Claim":      func(ctx context.Context) error { _, err := s.Claim(ctx, c.Owner, ttl); return err },
+		"Claim":      func(ctx context.Context) error { _, err := s.Claim(ctx, c.Owner, ttl, c); return err },
+		"Look":       func(ctx context.Context) error { _, err := s.Look(ctx, c.Owner); return err },
+		"HoldTopics": func(ctx context.Context) error { return s.HoldTopics(ctx, c.Owner, []relay.HeldTopic{{Topic: "t"}}) },
 		"Renew":      func(ctx context.Context) error { return s.Renew(ctx, c, ttl) },
-		"ParkedKeys": func(ctx context.Context) error { _, err := s.ParkedKeys(ctx); return err },
+		"ParkedKeys": func(ctx context.Context) error { _, err := s.ParkedKeys(ctx, allLanes); return err },
 		"Park":       func(ctx context.Context) error { return s.Park(ctx, c, parked(orders, ref)) },
 		"Requests":   func(ctx context.Context) error { _, err := s.Requests(ctx, c, always); return err },
 		"Backlog":    func(ctx context.Context) error { _, err := s.Backlog(ctx); return err },
 		"Status":     func(ctx context.Context) error { _, err := s.Status(ctx); return err },
 		"Release":    func(ctx context.Context) error { return s.Release(ctx, c) },
+		"Leave":      func(ctx context.Context) error { return s.Leave(ctx, c.Owner) },
 	}
 }
 
-// callAll makes each of the calls but Release, which must succeed.
+// callAll makes each of the calls but Release and Leave, which must succeed.
 func callAll(t *testing.T, s *Source, c relay.Claim, ref relay.Ref, when string) {
 	t.Helper()
 	for name, call := range calls(s, c, ref) {
-		if name == "Release" {
+		if name == "Release" || name == "Leave" {
 			continue
 		}
 		if err := call(t.Context()); err != nil {
 			t.Errorf("%s %s: %v", name, when, err)
 		}
 	}
+}
+
+// waiting is how many sessions of the database wait for a lock of whatever kind.
+func waiting(t *testing.T, db *pgxpool.Pool) int {
+	t.Helper()
+	return queryOne[int](t, db, `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`)
 }
 
 // A cancelled call must leave nothing that the next one would stumble over (BL-099).
@@ -184,14 +193,14 @@ func TestACancelledCallLeavesNothingBroken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := blocker.Exec(t.Context(), `LOCK TABLE outbox_event, outbox.lane, outbox.relay, outbox.request, outbox.parked_key, outbox.source`); err != nil {
+		if _, err := blocker.Exec(t.Context(), `LOCK TABLE outbox_event, outbox.lane, outbox.relay, outbox.request, outbox.parked_key, outbox.held_topic, outbox.source`); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		failed := make(chan error, 1)
 		go func() { failed <- calls(s, c, ref)[name](ctx) }()
 		eventually(t, name+" waits for a lock", func() bool {
-			return queryOne[int](t, db, `SELECT count(*) FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`) > 0
+			return waiting(t, db) > 0
 		})
 		cancel()
 		if err := <-failed; !errors.Is(err, context.Canceled) {
@@ -219,7 +228,7 @@ func TestOpenRepairsABrokenConnection(t *testing.T) {
 	s := openSource(t, db, Config{})
 	c := claim(t, s, owner("a"))
 	ref := insert(t, db, orders, 1)[0]
-	if err := s.Start(t.Context(), nobodyHeld{}); err != nil {
+	if err := s.Start(t.Context(), nobodyHeld{}, allLanes); err != nil {
 		t.Fatal(err)
 	}
 	for _, b := range []struct {
@@ -332,4 +341,54 @@ func TestAChangedTableBreaksNoStatement(t *testing.T) {
 		same(t, "settled", settle(t, s, refs[1:]), 1)
 		backlog(t, s)
 	}
+}
+
+// Migrations leave what older relays use.
+func TestASchemaThatANewerProgramMigratedIsUsed(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	exec(t, db, `INSERT INTO outbox.migration (version, name, checksum) VALUES (900, 'future', 'x')`)
+	exec(t, db, `ALTER TABLE outbox.lane ADD COLUMN future text`)
+	exec(t, db, `ALTER TABLE outbox.relay ADD COLUMN future text`)
+	s := openSource(t, db, Config{})
+	callAll(t, s, claim(t, s, owner("a")), insert(t, db, orders, 1)[0], "with a newer schema")
+}
+
+// Both are defined: each lease lasts as its relay says, and a row is marked or deleted by whoever publishes it.
+func TestRelaysWithDifferentSettingsShareATable(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	marking, deleting := openSource(t, db, Config{}), openSource(t, db, Config{Settle: Delete})
+	om, od := owner("marking"), owner("deleting")
+	c := claim(t, marking, om)
+	reclaim(t, deleting, relay.Claim{Owner: od})
+	if err := marking.Release(t.Context(), relay.Claim{Owner: om, Lanes: c.Lanes[4:], Epochs: c.Epochs[4:]}); err != nil {
+		t.Fatal(err)
+	}
+	lanes := map[*Source][]int32{marking: c.Lanes[:4], deleting: reclaim(t, deleting, relay.Claim{Owner: od}).Lanes}
+	var rest int
+	for i := range 40 {
+		k := relay.Key{Topic: "orders", PartitionKey: fmt.Sprint("key ", i)}
+		insert(t, db, k, 1)
+		if slices.Contains(lanes[marking], relay.Lane(k.PartitionKey, 8)) {
+			rest++
+		}
+	}
+	total := 0
+	for s, mine := range lanes {
+		if err := s.Start(t.Context(), nobodyHeld{}, mine); err != nil {
+			t.Fatal(err)
+		}
+		b, err := s.Read(t.Context(), 100)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var refs []relay.Ref
+		for _, e := range b.Events {
+			refs = append(refs, e.Ref())
+		}
+		total += settle(t, s, refs)
+	}
+	same(t, "settled by both", total, 40)
+	same(t, "rows that are left, all marked", queryOne[[]int](t, db, `SELECT ARRAY[count(*), count(published_at)] FROM outbox_event`), []int{rest, rest})
 }

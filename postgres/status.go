@@ -60,13 +60,17 @@ type LaneStatus struct {
 	OwnerName string
 	// Remaining is how long the lease still lasts; zero or less when it has expired or there is none.
 	Remaining time.Duration
+	// ParkedKeys is how many keys of the lane are parked.
+	ParkedKeys int64
 }
 
-// RelayStatus is a relay process that was seen within the last day.
+// RelayStatus is a relay process that was alive within the last day.
 type RelayStatus struct {
 	relay.Owner
 	StartedAt time.Time
 	SeenAt    time.Time
+	// Remaining is how long the relay counts as alive unless it says so again; zero or less when it is dead.
+	Remaining time.Duration
 }
 
 // Status is what an operator wants to know of a source, taken in one snapshot by the database's clock.
@@ -213,10 +217,14 @@ func readTopics(ctx context.Context, tx pgx.Tx, row sourceRow) ([]TopicStatus, e
     SELECT topic, count(*) AS parked FROM outbox.parked_key WHERE source = $1 GROUP BY topic
 ), counts AS (
     SELECT topic, count(*) AS pending, max(age) AS oldest, max(age) FILTER (WHERE NOT parked) AS eligible FROM waiting GROUP BY topic
+), held AS (
+    SELECT DISTINCT ON (h.topic) h.topic, h.code, h.reason
+    FROM outbox.held_topic h JOIN outbox.relay r ON r.source = h.source AND r.owner = h.owner
+    WHERE h.source = $1 AND r.expires_at > clock_timestamp() ORDER BY h.topic, h.held_at
 )
 SELECT topic, coalesce(pending, 0), coalesce(oldest, 0), coalesce(eligible, 0), coalesce(parked, 0), coalesce(h.code, ''), coalesce(h.reason, '')
 FROM counts FULL JOIN keys USING (topic)
-FULL JOIN (SELECT topic, code, reason FROM outbox.held_topic WHERE source = $1) h USING (topic) ORDER BY topic`, row.table.sql()), row.id, int64(statusLimit))
+FULL JOIN held h USING (topic) ORDER BY topic`, row.table.sql()), row.id, int64(statusLimit))
 	if err != nil {
 		return nil, fmt.Errorf("count by topic: %w", err)
 	}
@@ -231,15 +239,16 @@ FULL JOIN (SELECT topic, code, reason FROM outbox.held_topic WHERE source = $1) 
 func readLanes(ctx context.Context, q querier, source uuid.UUID) ([]LaneStatus, error) {
 	rows, err := q.Query(ctx, `
 SELECT l.lane, l.epoch, coalesce(l.owner, '00000000-0000-0000-0000-000000000000'), coalesce(r.name, ''),
-       coalesce(extract(epoch FROM l.expires_at - clock_timestamp()) * 1000000, 0)::bigint
+       coalesce(extract(epoch FROM l.expires_at - clock_timestamp()) * 1000000, 0)::bigint, coalesce(k.parked, 0)
 FROM outbox.lane l LEFT JOIN outbox.relay r ON r.source = l.source AND r.owner = l.owner
+LEFT JOIN (SELECT lane, count(*) AS parked FROM outbox.parked_key WHERE source = $1 GROUP BY lane) k ON k.lane = l.lane
 WHERE l.source = $1 ORDER BY l.lane`, source)
 	if err != nil {
 		return nil, fmt.Errorf("read the lanes: %w", err)
 	}
 	return pgx.CollectRows(rows, func(r pgx.CollectableRow) (l LaneStatus, err error) {
 		var remaining int64
-		err = r.Scan(&l.Lane, &l.Epoch, &l.Owner, &l.OwnerName, &remaining)
+		err = r.Scan(&l.Lane, &l.Epoch, &l.Owner, &l.OwnerName, &remaining, &l.ParkedKeys)
 		l.Remaining = microseconds(remaining)
 		return l, err
 	})
@@ -247,13 +256,15 @@ WHERE l.source = $1 ORDER BY l.lane`, source)
 
 func readRelays(ctx context.Context, q querier, source uuid.UUID) ([]RelayStatus, error) {
 	rows, err := q.Query(ctx, `
-SELECT owner, name, version, started_at, seen_at FROM outbox.relay
-WHERE source = $1 AND seen_at > now() - interval '24 hours' ORDER BY started_at, owner`, source)
+SELECT owner, name, version, started_at, seen_at, (extract(epoch FROM expires_at - clock_timestamp()) * 1000000)::bigint FROM outbox.relay
+WHERE source = $1 AND expires_at > clock_timestamp() - interval '24 hours' ORDER BY started_at, owner`, source)
 	if err != nil {
 		return nil, fmt.Errorf("read the relays: %w", err)
 	}
 	return pgx.CollectRows(rows, func(r pgx.CollectableRow) (s RelayStatus, err error) {
-		err = r.Scan(&s.ID, &s.Name, &s.Version, &s.StartedAt, &s.SeenAt)
+		var remaining int64
+		err = r.Scan(&s.ID, &s.Name, &s.Version, &s.StartedAt, &s.SeenAt, &remaining)
+		s.Remaining = microseconds(remaining)
 		return s, err
 	})
 }

@@ -152,8 +152,9 @@ SELECT id, 'only-parked', '', 'k', 0, 1, gen_random_uuid(), '', '', '' FROM outb
 			t.Errorf("lane %+v is not held by %+v", l, o)
 		}
 	}
+	same(t, "parked keys of the lanes of both", []int64{got.Lanes[0].ParkedKeys, got.Lanes[relay.Lane(orders.PartitionKey, 8)].ParkedKeys}, []int64{1, 1})
 	same(t, "the free lane", got.Lanes[7], LaneStatus{Lane: 7, Epoch: 1})
-	if len(got.Relays) != 1 || got.Relays[0].Owner != o || got.Relays[0].SeenAt.IsZero() {
+	if len(got.Relays) != 1 || got.Relays[0].Owner != o || got.Relays[0].SeenAt.IsZero() || got.Relays[0].Remaining <= 0 || got.Relays[0].Remaining > ttl {
 		t.Errorf("Relays = %+v, want %+v", got.Relays, o)
 	}
 }

@@ -170,11 +170,7 @@ func writeAll(t *testing.T, db *pgtest.DB, writers int, seed uint64, d time.Dura
 // 32 writers against the reader, which starts in their midst, reads keys again now and then, and settles what it has read.
 func TestStress(t *testing.T) {
 	t.Parallel()
-	seed := *stressSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	t.Logf("repeat with -stress %s -stress-seed %d", *stressFor, seed)
+	seed := stressSeedOf(t)
 	nap := 0.5
 	if *stressFor >= 10*time.Second {
 		nap = 2.5
@@ -202,7 +198,7 @@ func TestStress(t *testing.T) {
 // readAll reads until the writers have finished and nothing comes any more.
 func readAll(b *bench, r *reader, l *ledger, rnd *rand.Rand, finished func() bool) {
 	b.Helper()
-	if err := r.Start(b.Context(), holding{}); err != nil {
+	if err := r.Start(b.Context(), holding{}, allLanes); err != nil {
 		b.Fatal(err)
 	}
 	deadline := time.Now().Add(*stressFor + time.Minute)
@@ -215,7 +211,7 @@ func readAll(b *bench, r *reader, l *ledger, rnd *rand.Rand, finished func() boo
 		fresh := l.take(batch.Events)
 		b.settle(fresh)
 		if rnd.IntN(20) == 0 && !over {
-			r.Reread([]relay.Key{key(fmt.Sprint("key ", rnd.IntN(50)))}, nil)
+			r.Reread([]relay.Key{key(fmt.Sprint("key ", rnd.IntN(50)))}, nil, nil)
 		}
 		idle++
 		if !over || len(batch.Events) > 0 || batch.More || len(r.holes.groups) > 0 {

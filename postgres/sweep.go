@@ -22,6 +22,8 @@ type unpublished struct {
 	key relay.Key
 	// late tells that a writer who was open at Start may have committed it.
 	late bool
+	// foreign tells that it is of another relay's lane.
+	foreign bool
 }
 
 // Sweep implements [relay.Reader].
@@ -31,7 +33,7 @@ func (r *reader) Sweep(ctx context.Context, budget time.Duration, known func(rel
 	}
 	isHeld, topics := heldBy(held)
 	for began := r.now(); ; {
-		full, found, err := r.sweepPage(ctx, func(u unpublished) bool { return known(u.ref) || isHeld(u.key) })
+		full, found, err := r.sweepPage(ctx, func(u unpublished) bool { return u.foreign || known(u.ref) || isHeld(u.key) })
 		if err != nil {
 			return 0, fmt.Errorf("sweep %s: %w", r.row.table, err)
 		}
@@ -108,13 +110,17 @@ func (r *reader) passed(u unpublished, top int64) bool {
 // unpublishedRows returns a page of unpublished rows in the order of ids, and the last id that the sequence gave.
 func (r *reader) unpublishedRows(ctx context.Context, where func(*statement) string) (top int64, page []unpublished, err error) {
 	s := &statement{}
-	late := "false"
+	late, foreign := "false", "false"
 	if g := r.holes.start(); g != nil {
 		late = notOlder(s, g.since)
 	}
-	fmt.Fprintf(&s.text, `SELECT last_value - (NOT is_called)::integer, NULL::uuid, NULL::text, NULL::text, false FROM %s
-UNION ALL (SELECT e.id, coalesce(e.event_id, '00000000-0000-0000-0000-000000000000'), coalesce(e.topic::text, ''), coalesce(e.partition_key::text, ''), %s FROM %s e WHERE e.published_at IS NULL AND %s ORDER BY e.id LIMIT %d)`,
-		r.row.sequence, late, r.table(), where(s), sweepPage)
+	if !r.lanes.all() {
+		// A condition would make one statement look for its rows among any number of other relays' ones.
+		foreign = "NOT " + r.mine(s)
+	}
+	fmt.Fprintf(&s.text, `SELECT last_value - (NOT is_called)::integer, NULL::uuid, NULL::text, NULL::text, false, false FROM %s
+UNION ALL (SELECT e.id, coalesce(e.event_id, '00000000-0000-0000-0000-000000000000'), coalesce(e.topic::text, ''), coalesce(e.partition_key::text, ''), %s, %s FROM %s e WHERE e.published_at IS NULL AND %s ORDER BY e.id LIMIT %d)`,
+		r.row.sequence, late, foreign, r.table(), where(s), sweepPage)
 	err = r.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		return s.run(ctx, conn, func(v [][]byte) error {
 			if v[1] == nil {
@@ -122,7 +128,7 @@ UNION ALL (SELECT e.id, coalesce(e.event_id, '00000000-0000-0000-0000-0000000000
 				return nil
 			}
 			id := relay.Ref{ID: int64Of(v[0]), EventID: uuid.UUID(v[1])}
-			page = append(page, unpublished{id, relay.Key{Topic: string(v[2]), PartitionKey: string(v[3])}, v[4][0] == 1})
+			page = append(page, unpublished{id, relay.Key{Topic: string(v[2]), PartitionKey: string(v[3])}, v[4][0] == 1, v[5][0] == 1})
 			return nil
 		})
 	})

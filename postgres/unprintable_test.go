@@ -45,7 +45,7 @@ FROM unnest(ARRAY['a', 'bad', 'c']) k`)
 	}
 	// Mended and released, it is read as it is now.
 	b.db.Exec(t, `UPDATE outbox_event SET payload = '{"n": 2}' WHERE partition_key = 'bad'`)
-	b.Reread([]relay.Key{{Topic: "t", PartitionKey: "bad"}}, nil)
+	b.Reread([]relay.Key{{Topic: "t", PartitionKey: "bad"}}, nil, nil)
 	if e := b.readEvents()["bad"]; e == nil || string(e.Payload) != `{"n": 2}` {
 		t.Errorf("the mended row: %+v, want its payload", e)
 	}

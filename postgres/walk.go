@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"math"
+	"slices"
 
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -9,7 +10,7 @@ import (
 // beginning is before every id: OVERRIDING SYSTEM VALUE makes negative ones.
 const beginning = math.MinInt64
 
-// walk reads all that is unpublished of some keys and topics once more, in pages from the oldest on, beside the reading of everything
+// walk reads all that is unpublished of some keys, topics and lanes, in pages from the oldest on, beside the reading of everything
 // else. It reaches up to the reader's position. Until it has caught up there, every event of its filter that appears above its own
 // position is left to it: a newer event must not overtake an older one that the walk has yet to come to.
 //
@@ -19,21 +20,29 @@ const beginning = math.MinInt64
 type walk struct {
 	keys   map[relay.Key]struct{}
 	topics map[string]struct{}
+	lanes  laneSet
 	// pos is the id up to which the walk has seen all unpublished rows.
 	pos int64
 }
 
-func newWalk() *walk {
-	return &walk{keys: map[relay.Key]struct{}{}, topics: map[string]struct{}{}, pos: beginning}
+func newWalk(lanes int) *walk {
+	return &walk{keys: map[relay.Key]struct{}{}, topics: map[string]struct{}{}, lanes: newLaneSet(lanes, nil), pos: beginning}
 }
 
-func (w *walk) add(keys []relay.Key, topics []string) {
+func (w *walk) add(keys []relay.Key, topics []string, lanes []int32) {
 	for _, k := range keys {
 		w.keys[k] = struct{}{}
 	}
 	for _, t := range topics {
 		w.topics[t] = struct{}{}
 	}
+	w.lanes.add(lanes)
+}
+
+// forget takes lanes off, and tells whether there is anything left to walk for. Keys of the lanes stay; their rows do not come any more.
+func (w *walk) forget(lanes []int32) (left bool) {
+	w.lanes.remove(lanes)
+	return len(w.keys) > 0 || len(w.topics) > 0 || w.lanes.len() > 0
 }
 
 // matches tells whether the event is one of the walk's; of no walk it is false.
@@ -44,8 +53,10 @@ func (w *walk) matches(e *relay.Event) bool {
 	if _, ok := w.topics[e.Topic]; ok {
 		return true
 	}
-	_, ok := w.keys[e.Key()]
-	return ok
+	if _, ok := w.keys[e.Key()]; ok {
+		return true
+	}
+	return w.lanes.has(e.PartitionKey)
 }
 
 // awaits tells whether the walk has yet to come to the event.
@@ -62,4 +73,38 @@ func (w *walk) lists() (topics, keyTopics, keys []string) {
 		keyTopics, keys = append(keyTopics, k.Topic), append(keys, k.PartitionKey)
 	}
 	return topics, keyTopics, keys
+}
+
+// Reread implements [relay.Reader]. Rows of a gained lane are handed out from now on, but not before the walk has come to them: what lies
+// below it was passed, as another relay's, and what is in the holes or above may be newer.
+func (r *reader) Reread(keys []relay.Key, topics []string, lanes []int32) {
+	if len(keys) == 0 && len(topics) == 0 && len(lanes) == 0 {
+		return
+	}
+	// What could not be printed may have been mended.
+	r.aside = nil
+	r.heldTopics = slices.DeleteFunc(r.heldTopics, func(t string) bool { return slices.Contains(topics, t) })
+	r.lanes.add(lanes)
+	if r.walk == nil {
+		r.walk = newWalk(r.row.lanes)
+	}
+	if r.walk.pos == beginning {
+		r.walk.add(keys, topics, lanes)
+		return
+	}
+	if r.next == nil {
+		r.next = newWalk(r.row.lanes)
+	}
+	r.next.add(keys, topics, lanes)
+}
+
+// Forget implements [relay.Reader]. A walk for nothing else than the lanes ends.
+func (r *reader) Forget(lanes []int32) {
+	r.lanes.remove(lanes)
+	if r.next != nil && !r.next.forget(lanes) {
+		r.next = nil
+	}
+	if r.walk != nil && !r.walk.forget(lanes) {
+		r.walk, r.next = r.next, nil
+	}
 }

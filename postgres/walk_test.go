@@ -38,7 +38,7 @@ func TestReleasedKeyIsReadAgainFromItsOldestEvent(t *testing.T) {
 	}
 	b.wantDrained(upTo(1, 6)...)
 	b.forgetAll("a", "b")
-	b.Reread([]relay.Key{key("a")}, nil)
+	b.Reread([]relay.Key{key("a")}, nil, nil)
 	b.insert("a")
 	b.wantDrained(1, 3, 5, 7)
 }
@@ -51,7 +51,7 @@ func TestReleasedTopicIsReadAgain(t *testing.T) {
 	b.exec("UPDATE outbox_event SET topic = 'other.topic' WHERE id IN (2, 3)")
 	b.wantDrained(upTo(1, 4)...)
 	b.handed = map[relay.Ref]bool{}
-	b.Reread(nil, []string{"other.topic"})
+	b.Reread(nil, []string{"other.topic"}, nil)
 	b.wantDrained(2, 3)
 }
 
@@ -69,7 +69,7 @@ func TestNothingOvertakesTheWalk(t *testing.T) {
 	b.insert("c")    // 22
 	b.wantDrained(append(upTo(1, 20), 22)...)
 	b.forgetAll("a")
-	b.Reread([]relay.Key{key("a")}, nil)
+	b.Reread([]relay.Key{key("a")}, nil, nil)
 	got := b.readLimit(5)
 	late.commit()
 	b.insert("a") // 23
@@ -94,7 +94,7 @@ func TestFindBelowTheWalkIsHandedOnAtOnce(t *testing.T) {
 		b.insert("b")
 	}
 	b.wantDrained(upTo(2, 21)...)
-	b.Reread([]relay.Key{key("a"), key("b")}, nil)
+	b.Reread([]relay.Key{key("a"), key("b")}, nil, nil)
 	b.forgetAll("b")
 	got := b.readLimit(5)
 	late.commit()
@@ -125,10 +125,10 @@ func TestKeysReleasedDuringAWalkWaitForTheNext(t *testing.T) {
 	}
 	b.wantDrained(upTo(1, 20)...)
 	b.forgetAll("a", "b")
-	b.Reread([]relay.Key{key("a")}, nil)
+	b.Reread([]relay.Key{key("a")}, nil, nil)
 	got := b.readLimit(3)
-	b.Reread([]relay.Key{key("b")}, nil)
-	b.Reread([]relay.Key{key("a")}, nil)
+	b.Reread([]relay.Key{key("b")}, nil, nil)
+	b.Reread([]relay.Key{key("a")}, nil, nil)
 	b.insert("a") // 21
 	b.insert("b") // 22
 	got = append(got, b.drain(3)...)
@@ -150,12 +150,12 @@ func TestKeyReleasedAgainDuringItsWalkBeginsAgain(t *testing.T) {
 	}
 	b.wantDrained(upTo(1, 10)...)
 	b.forgetAll("a")
-	b.Reread([]relay.Key{key("a")}, nil)
+	b.Reread([]relay.Key{key("a")}, nil, nil)
 	if got := b.readLimit(3); !slices.Equal(got, upTo(1, 3)) {
 		t.Fatalf("the walk begins with %v", got)
 	}
 	b.forgetAll("a")
-	b.Reread([]relay.Key{key("a")}, nil)
+	b.Reread([]relay.Key{key("a")}, nil, nil)
 	b.insert("a")
 	if got := b.drain(3); !slices.Equal(got, upTo(1, 11)) {
 		t.Fatalf("after the second release: %v", got)
@@ -197,7 +197,7 @@ func TestWalkDuringStart(t *testing.T) {
 	got := b.readLimit(20)
 	b.forgetAll("key 1")
 	got = slices.DeleteFunc(got, func(id int64) bool { return slices.Contains(want["key 1"], id) })
-	b.Reread([]relay.Key{key("key 1")}, nil)
+	b.Reread([]relay.Key{key("key 1")}, nil, nil)
 	got = append(got, b.readLimit(5)...)
 	early.commit()
 	want["key 1"] = append(want["key 1"], b.insert("key 1"))
@@ -216,7 +216,7 @@ func TestWalkScansInPages(t *testing.T) {
 	b.insert("a")
 	b.drain(5000)
 	b.forgetAll("a")
-	b.Reread([]relay.Key{key("a")}, nil)
+	b.Reread([]relay.Key{key("a")}, nil, nil)
 	before := b.count.reads
 	b.wantDrained(1, 2*minScan+12)
 	if reads := b.count.reads - before; reads < 3 || reads > 8 {

@@ -23,7 +23,8 @@ type Stats struct {
 	HeldTopics map[string]error
 	// OpenWriters is how many transactions have drawn an id and not ended, as far as the reader has to wait for them.
 	OpenWriters int
-	// Lanes is how many lanes this relay has. When it waits for some, Waiting names a relay that has them.
+	// Leading tells that this relay may publish. Lanes is how many lanes it has; when it waits for some, Waiting names a relay that has them.
+	Leading bool
 	Lanes   int
 	Waiting string
 	// LastAck is when Kafka acknowledged something last; zero if never. LastTurn is when the reader's loop turned last: every
@@ -57,6 +58,7 @@ func (r *Relay) Stats() Stats {
 		SweepFinds:     c.sweepFinds.Load(),
 		Errors:         map[Class]int64{},
 		OpenWriters:    int(c.openWriters.Load()),
+		Leading:        c.lanes.Load() > 0,
 		Lanes:          int(c.lanes.Load()),
 		LastAck:        unixNano(c.lastAck.Load()),
 		LastTurn:       unixNano(c.lastTurn.Load()),

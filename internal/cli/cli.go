@@ -85,7 +85,7 @@ key stay in commit order, and one bad event stops at most its key.
 		}
 		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
-	root.AddCommand(a.demo(), a.relay(), a.migrate(), a.status(), a.keys(), a.version())
+	root.AddCommand(a.demo(), a.relay(), a.migrate(), a.status(), a.keys(), a.lanes(), a.version())
 	noArgsAreUsage(root)
 	return root
 }

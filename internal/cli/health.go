@@ -105,7 +105,7 @@ func ready(s relay.Stats) error {
 		return fmt.Errorf("Kafka acknowledges nothing: %d events are outstanding", s.Outstanding)
 	case s.LastError != nil:
 		return fmt.Errorf("interrupted: %w", s.LastError)
-	case s.Lanes == 0 && s.Waiting == "":
+	case !s.Leading && s.Waiting == "":
 		return errors.New("starting")
 	}
 	return nil

@@ -11,24 +11,33 @@ import (
 	"github.com/outbox-relay/outbox/postgres"
 )
 
-// recently is how long ago a relay may have been seen to count as alive.
-const recently = time.Minute
-
-// relays says who publishes and who waits, a line for each; those that hold a lease come first.
+// relays says who publishes and who waits, a line for each; those that have lanes come first.
 func relays(s postgres.Status) []string {
 	lines, holders := holders(s)
 	does := "waits, seen"
 	if len(lines) == 0 {
-		// One that waits would have taken the lease: it has just been stopped, or cannot work.
+		// One that waits would have taken lanes: it has just been stopped, or cannot work.
 		does = "last seen"
-		lines = append(lines, "none holds the lease: nothing is published")
+		lines = append(lines, "none has a lane: nothing is published")
+	} else if n := free(s.Lanes); n > 0 {
+		lines = append(lines, fmt.Sprintf("nobody: %s, whose events wait until a relay takes them", plural(n, "lane")))
 	}
 	for _, r := range s.Relays {
-		if !slices.Contains(holders, r.ID) && seen(s, r) {
+		if !slices.Contains(holders, r.ID) && r.Remaining > 0 {
 			lines = append(lines, fmt.Sprintf("%s: %s %d s ago", printable(r.Name), does, int(s.At.Sub(r.SeenAt).Round(time.Second).Seconds())))
 		}
 	}
 	return lines
+}
+
+// free counts the lanes that nobody has.
+func free(lanes []postgres.LaneStatus) (n int) {
+	for _, l := range lanes {
+		if l.Remaining <= 0 {
+			n++
+		}
+	}
+	return n
 }
 
 // lease is what one owner holds.
@@ -51,7 +60,7 @@ func holders(s postgres.Status) (lines []string, owners []uuid.UUID) {
 				name = printable(l.name)
 			}
 			lines = append(lines, fmt.Sprintf("%s that is not seen any more: %s, %s", name, plural(l.lanes, "lane"), ends))
-		case !seen(s, s.Relays[i]):
+		case s.Relays[i].Remaining <= 0:
 			lines = append(lines, fmt.Sprintf("%s: not seen for %s, %s, %s", printable(s.Relays[i].Name), s.At.Sub(s.Relays[i].SeenAt).Round(time.Second),
 				plural(l.lanes, "lane"), ends))
 		default:
@@ -79,5 +88,3 @@ func leases(lanes []postgres.LaneStatus) []lease {
 	slices.SortFunc(all, func(a, b lease) int { return strings.Compare(a.name, b.name) })
 	return all
 }
-
-func seen(s postgres.Status, r postgres.RelayStatus) bool { return s.At.Sub(r.SeenAt) <= recently }

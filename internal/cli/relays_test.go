@@ -16,7 +16,7 @@ func TestStatusTellsWhoPublishesAndWhoWaits(t *testing.T) {
 	now := time.Now()
 	one, two := uuid.New(), uuid.New()
 	known := func(id uuid.UUID, name string, ago time.Duration) postgres.RelayStatus {
-		return postgres.RelayStatus{Owner: relay.Owner{ID: id, Name: name}, SeenAt: now.Add(-ago)}
+		return postgres.RelayStatus{Owner: relay.Owner{ID: id, Name: name}, SeenAt: now.Add(-ago), Remaining: 15*time.Second - ago}
 	}
 	held := func(id uuid.UUID, name string, left time.Duration) postgres.LaneStatus {
 		return postgres.LaneStatus{Owner: id, OwnerName: name, Remaining: left}
@@ -26,16 +26,21 @@ func TestStatusTellsWhoPublishesAndWhoWaits(t *testing.T) {
 		relays []postgres.RelayStatus
 		want   []string
 	}{
-		"nobody": {want: []string{"none holds the lease: nothing is published"}},
+		"nobody": {want: []string{"none has a lane: nothing is published"}},
 		"one works, one waits, one is gone": {
 			[]postgres.LaneStatus{held(two, "b:2", 12*time.Second), held(two, "b:2", 12*time.Second)},
 			[]postgres.RelayStatus{known(one, "a:1", time.Second), known(two, "b:2", 5*time.Second), known(uuid.New(), "old:3", time.Hour)},
 			[]string{"b:2: 2 lanes, lease ends in 12 s", "a:1: waits, seen 1 s ago"},
 		},
+		"three share the lanes, some are free": {
+			[]postgres.LaneStatus{held(one, "a:1", 9*time.Second), held(two, "b:2", 12*time.Second), held(one, "a:1", 8*time.Second), held(two, "b:2", -time.Second), {}},
+			[]postgres.RelayStatus{known(one, "a:1", time.Second), known(two, "b:2", 5*time.Second), known(uuid.New(), "c:3", 2*time.Second)},
+			[]string{"a:1: 2 lanes, lease ends in 8 s", "b:2: 1 lane, lease ends in 12 s", "nobody: 2 lanes, whose events wait until a relay takes them", "c:3: waits, seen 2 s ago"},
+		},
 		"only one that was stopped": {
 			[]postgres.LaneStatus{held(two, "b:2", -time.Second)},
 			[]postgres.RelayStatus{known(one, "a:1", time.Second)},
-			[]string{"none holds the lease: nothing is published", "a:1: last seen 1 s ago"},
+			[]string{"none has a lane: nothing is published", "a:1: last seen 1 s ago"},
 		},
 		"the owner went": {
 			[]postgres.LaneStatus{held(one, "", 3*time.Second)}, nil,

@@ -121,10 +121,10 @@ func TestReadinessHasAReason(t *testing.T) {
 		stats relay.Stats
 		want  string
 	}{
-		"working":     {relay.Stats{Lanes: 8}, ""},
+		"working":     {relay.Stats{Leading: true}, ""},
 		"waiting":     {relay.Stats{Waiting: "other:1"}, ""},
 		"starting":    {relay.Stats{}, "starting"},
-		"stalled":     {relay.Stats{Lanes: 8, Stalled: true, Outstanding: 7}, "Kafka acknowledges nothing: 7 events are outstanding"},
+		"stalled":     {relay.Stats{Leading: true, Stalled: true, Outstanding: 7}, "Kafka acknowledges nothing: 7 events are outstanding"},
 		"interrupted": {relay.Stats{LastError: errors.New("no route")}, "interrupted: no route"},
 	} {
 		got := ""

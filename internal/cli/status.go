@@ -7,6 +7,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/outbox-relay/outbox/postgres"
@@ -87,6 +88,7 @@ type laneObject struct {
 	Epoch            int64   `json:"epoch"`
 	Owner            string  `json:"owner"`
 	RemainingSeconds float64 `json:"remaining_seconds"`
+	ParkedKeys       int64   `json:"parked_keys"`
 }
 
 type relayObject struct {
@@ -95,6 +97,8 @@ type relayObject struct {
 	Version   string    `json:"version"`
 	StartedAt time.Time `json:"started_at"`
 	SeenAt    time.Time `json:"seen_at"`
+	Alive     bool      `json:"alive"`
+	Lanes     int       `json:"lanes"`
 }
 
 func statusJSON(s postgres.Status) statusObject {
@@ -104,18 +108,33 @@ func statusJSON(s postgres.Status) statusObject {
 		OldestPendingAgeSeconds: s.OldestAge.Seconds(), EligibleAgeSeconds: s.EligibleAge.Seconds(),
 		ParkedKeys: s.ParkedKeys, PartialIndex: s.Indexed,
 		FirstPublished: timeOrNull(s.FirstPublished), LastPublished: timeOrNull(s.LastPublished),
-		Topics: []topicObject{}, Lanes: []laneObject{}, Relays: []relayObject{},
+		Topics: []topicObject{}, Lanes: lanesJSON(s.Lanes), Relays: []relayObject{},
 	}
 	for _, t := range s.Topics {
 		o.Topics = append(o.Topics, topicObject{t.Topic, t.Pending, t.OldestAge.Seconds(), t.ParkedKeys, t.HeldCode, t.HeldReason})
 	}
-	for _, l := range s.Lanes {
-		o.Lanes = append(o.Lanes, laneObject{l.Lane, l.Epoch, l.OwnerName, max(0, l.Remaining.Seconds())})
-	}
 	for _, r := range s.Relays {
-		o.Relays = append(o.Relays, relayObject{r.ID.String(), r.Name, r.Version, r.StartedAt, r.SeenAt})
+		o.Relays = append(o.Relays, relayObject{r.ID.String(), r.Name, r.Version, r.StartedAt, r.SeenAt, r.Remaining > 0, lanesOf(s.Lanes, r.ID)})
 	}
 	return o
+}
+
+func lanesJSON(lanes []postgres.LaneStatus) []laneObject {
+	objects := []laneObject{}
+	for _, l := range lanes {
+		objects = append(objects, laneObject{l.Lane, l.Epoch, l.OwnerName, max(0, l.Remaining.Seconds()), l.ParkedKeys})
+	}
+	return objects
+}
+
+// lanesOf counts the lanes that an owner has.
+func lanesOf(lanes []postgres.LaneStatus, owner uuid.UUID) (n int) {
+	for _, l := range lanes {
+		if l.Owner == owner && l.Remaining > 0 {
+			n++
+		}
+	}
+	return n
 }
 
 func timeOrNull(t time.Time) *time.Time {

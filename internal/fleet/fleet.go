@@ -182,7 +182,7 @@ func (m *member[E]) look() {
 }
 
 // up tells that the engine works, has worked, or waits for its turn.
-func up(s relay.Stats) bool { return s.Lanes > 0 || s.Waiting != "" || s.Published > 0 }
+func up(s relay.Stats) bool { return s.Leading || s.Waiting != "" || s.Published > 0 }
 
 func (f *Fleet[E]) note() {
 	f.mu.Lock()

@@ -32,7 +32,7 @@ func (f *fake) Stats() relay.Stats {
 
 // leads works until it is stopped.
 func (f *fake) leads(ctx context.Context) error {
-	f.stats.Store(&relay.Stats{Lanes: 8})
+	f.stats.Store(&relay.Stats{Leading: true})
 	<-ctx.Done()
 	f.stats.Store(&relay.Stats{})
 	return nil
@@ -125,7 +125,7 @@ func TestASourceThatDoesNotComeUpTouchesNoOtherAndIsTriedAgain(t *testing.T) {
 		if got := errs(f); got != "a: the table was never migrated: configuration" {
 			t.Errorf("at first: %q", got)
 		}
-		if s := f.States(); s[0].Again != firstPause || s[1].Engine.Stats().Lanes == 0 {
+		if s := f.States(); s[0].Again != firstPause || !s[1].Engine.Stats().Leading {
 			t.Errorf("at first: %+v", s)
 		}
 		<-time.After(firstPause + 2*firstPause)

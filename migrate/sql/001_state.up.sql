@@ -20,10 +20,10 @@ CREATE TABLE outbox.relay (
     mode       text        NOT NULL DEFAULT 'leased' CHECK (mode IN ('leased', 'competing')),
     started_at timestamptz NOT NULL DEFAULT clock_timestamp(),
     seen_at    timestamptz NOT NULL DEFAULT clock_timestamp(),
-    expires_at timestamptz,
+    expires_at timestamptz NOT NULL,
     PRIMARY KEY (source, owner)
 );
-COMMENT ON TABLE outbox.relay IS 'The relay processes that were seen, working or waiting.';
+COMMENT ON TABLE outbox.relay IS 'The relay processes that were seen, working or waiting: alive until expires_at by this database''s clock.';
 COMMENT ON COLUMN outbox.relay.mode IS 'A leased relay owns lanes; a competing one locks rows, and keeps leased ones out until expires_at.';
 
 CREATE TABLE outbox.lane (
@@ -61,14 +61,16 @@ COMMENT ON TABLE outbox.parked_key IS 'Keys that wait for an operator, each with
 COMMENT ON COLUMN outbox.parked_key.key_hash IS 'sha256 of the topic, a zero byte and the partition key: in a row they may be longer than an index entry.';
 
 CREATE TABLE outbox.held_topic (
-    source  uuid        NOT NULL REFERENCES outbox.source ON DELETE CASCADE,
+    source  uuid        NOT NULL,
+    owner   uuid        NOT NULL,
     topic   text        NOT NULL,
     code    text        NOT NULL,
     reason  text        NOT NULL,
     held_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-    PRIMARY KEY (source, topic)
+    PRIMARY KEY (source, owner, topic),
+    FOREIGN KEY (source, owner) REFERENCES outbox.relay ON DELETE CASCADE
 );
-COMMENT ON TABLE outbox.held_topic IS 'Topics that cannot be published to, as the relay that holds the lease sees them.';
+COMMENT ON TABLE outbox.held_topic IS 'Topics that cannot be published to, as each relay sees them; what a relay wrote goes with its registration.';
 
 CREATE TABLE outbox.failure (
     source          uuid        NOT NULL REFERENCES outbox.source ON DELETE CASCADE,

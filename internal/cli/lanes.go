@@ -1,0 +1,140 @@
+package cli
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outbox-relay/outbox/postgres"
+)
+
+func (a *app) lanes() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "lanes",
+		Short: "Look at the lanes, or change their number",
+		Long: `A lane is a part of the keys, by a hash of the partition key, and the unit in which
+relays share a table: each relay takes its share of the lanes, and more relays
+than lanes are of no use.`,
+		Example: "  outbox lanes list\n  outbox lanes set 16",
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.lanesList(), a.lanesSet())
+	return cmd
+}
+
+func (a *app) lanesList() *cobra.Command {
+	var db database
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the lanes, each with the relay that has it",
+		Example: "  outbox lanes list\n  outbox lanes list --json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			operator, done, err := a.operator(cmd, &db)
+			if err != nil {
+				return err
+			}
+			defer done()
+			lanes, err := operator.Lanes(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return json.NewEncoder(a.stdout).Encode(lanesJSON(lanes))
+			}
+			return a.printLanes(lanes)
+		},
+	}
+	db.flags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array")
+	return cmd
+}
+
+func (a *app) printLanes(lanes []postgres.LaneStatus) error {
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "LANE\tRELAY\tEPOCH\tEXPIRES IN\tPARKED KEYS")
+	for _, l := range lanes {
+		name, expires := "-", "-"
+		if l.Remaining > 0 {
+			name, expires = printable(l.OwnerName), l.Remaining.Round(100*time.Millisecond).String()
+		}
+		fmt.Fprintf(w, "%d\t%s\t%d\t%s\t%d\n", l.Lane, name, l.Epoch, expires, l.ParkedKeys)
+	}
+	return w.Flush()
+}
+
+func (a *app) lanesSet() *cobra.Command {
+	var db database
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "set N",
+		Short: "Change the number of lanes, with all relays of the table stopped",
+		Long: `set changes into how many lanes the keys of a table are divided, 1 to 1024. It
+refuses while a relay of the table is alive. A number of some times as many as
+there will ever be relays lets them share evenly; many more cost each relay a
+little. Nothing in the outbox table changes.`,
+		Example: "  outbox lanes set 16\n  outbox lanes set 4 --table orders.outbox_event --yes",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n, err := strconv.Atoi(args[0])
+			if err != nil {
+				return &usageError{fmt.Errorf("the number of lanes is %q: want 1 to %d; see %s --help", args[0], postgres.MaxLanes, cmd.CommandPath())}
+			}
+			if n < 1 || n > postgres.MaxLanes {
+				return &configError{fmt.Errorf("%s: want 1 to %d", plural(n, "lane"), postgres.MaxLanes)}
+			}
+			return a.setLanes(cmd, &db, n, yes)
+		},
+	}
+	db.flags(cmd)
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
+	return cmd
+}
+
+func (a *app) setLanes(cmd *cobra.Command, db *database, n int, confirmed bool) error {
+	operator, done, err := a.operator(cmd, db)
+	if err != nil {
+		return err
+	}
+	defer done()
+	before, err := operator.Lanes(cmd.Context())
+	if err != nil {
+		return err
+	}
+	if len(before) == n {
+		_, err := fmt.Fprintf(a.stdout, "%s has %s already\n", db.table, plural(n, "lane"))
+		return err
+	}
+	if !confirmed {
+		if err := a.confirm(cmd.InOrStdin(), fmt.Sprintf("Change %s from %s to %d?", db.table, plural(len(before), "lane"), n)); err != nil {
+			return err
+		}
+	}
+	if err := operator.SetLanes(cmd.Context(), n); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(a.stdout, "%s has %s now, and had %d: start its relays again\n", db.table, plural(n, "lane"), len(before))
+	return err
+}
+
+// confirm asks, and fails unless the answer is yes.
+func (a *app) confirm(in io.Reader, question string) error {
+	fmt.Fprintf(a.stderr, "%s [y/N] ", question)
+	answer, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return errors.New("not confirmed: nothing was changed; --yes answers for a script")
+}

@@ -1,0 +1,56 @@
+package postgres
+
+import (
+	"strings"
+
+	"github.com/google/uuid"
+)
+
+// columnNames are the columns of an event beside its id.
+var columnNames = [...]string{"event_id", "event_type", "topic", "partition_key", "payload", "headers", "created_at"}
+
+// columns lists an event's columns, beside its id, as text where the type of the column is the user's choice.
+func (r *reader) columns(s *statement) string {
+	return strings.Join(r.expressions(s), ", ")
+}
+
+// columnsIf is columns, all NULL where the condition is not true.
+func (r *reader) columnsIf(s *statement, condition string) string {
+	list := r.expressions(s)
+	for i, e := range list {
+		list[i] = "CASE WHEN " + condition + " THEN " + e + " END"
+	}
+	return strings.Join(list, ", ")
+}
+
+// expressions are the columns one by one. A row that a looser table lets be without event_id is an event all the same: it is refused by name.
+func (r *reader) expressions(s *statement) []string {
+	list := make([]string, len(columnNames))
+	for i, name := range columnNames {
+		switch name {
+		case "event_id":
+			list[i] = "coalesce(e.event_id, '" + uuid.Nil.String() + "'::uuid)"
+		case "created_at":
+			list[i] = "e.created_at"
+		case "payload":
+			list[i] = r.printable(s, bounded("e.payload"))
+		case "headers":
+			list[i] = "NULL::text"
+			if r.row.headers {
+				list[i] = r.printable(s, bounded("e.headers"))
+			}
+		default:
+			list[i] = "e." + name + "::text"
+		}
+	}
+	return list
+}
+
+// rawColumns lists the columns as they are, for an inner query.
+func (r *reader) rawColumns() string {
+	raw := "e." + strings.Join(columnNames[:], ", e.")
+	if !r.row.headers {
+		raw = strings.ReplaceAll(raw, "e.headers, ", "")
+	}
+	return raw
+}

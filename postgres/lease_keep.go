@@ -1,0 +1,138 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/relay"
+)
+
+// lookSQL reads no more than the lanes, the relays, and the index request_open: an idle relay asks it several times a second.
+const lookSQL = `
+SELECT (SELECT count(*) FROM outbox.relay WHERE source = $1 AND owner <> $2 AND expires_at > clock_timestamp()) + 1,
+       (SELECT count(*) FROM outbox.lane WHERE source = $1 AND (owner IS NULL OR expires_at <= clock_timestamp())),
+       EXISTS (SELECT FROM outbox.request WHERE source = $1 AND done_at IS NULL),
+       coalesce(h.owner, '00000000-0000-0000-0000-000000000000'), coalesce(r.name, ''), coalesce(r.version, ''),
+       coalesce(greatest(0, extract(epoch FROM h.expires_at - clock_timestamp()) * 1000000), 0)::bigint
+FROM (SELECT) one
+LEFT JOIN LATERAL (
+    SELECT owner, expires_at FROM outbox.lane WHERE source = $1 AND owner <> $2 AND expires_at > clock_timestamp()
+    ORDER BY expires_at DESC LIMIT 1) h ON true
+LEFT JOIN outbox.relay r ON r.source = $1 AND r.owner = h.owner`
+
+// Look implements [relay.Leases].
+func (l *leases) Look(ctx context.Context, owner relay.Owner) (relay.View, error) {
+	var v relay.View
+	var us int64
+	err := l.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, lookSQL, l.row.id, owner.ID).
+			Scan(&v.Relays, &v.Free, &v.Requests, &v.Holder.ID, &v.Holder.Name, &v.Holder.Version, &us)
+	})
+	if err != nil {
+		return relay.View{}, fmt.Errorf("look at the lanes of %s: %w", l.row.table, err)
+	}
+	v.Expires = microseconds(us)
+	return v, nil
+}
+
+// renewSQL prolongs the lanes that are still the owner's at the given epochs, all or none.
+const renewSQL = `
+WITH held AS MATERIALIZED (
+    SELECT l.lane FROM outbox.lane l JOIN unnest($3::integer[], $4::bigint[]) c(lane, epoch) ON c.lane = l.lane
+    WHERE l.source = $1 AND l.owner = $2 AND l.epoch = c.epoch ORDER BY l.lane FOR UPDATE OF l
+), renewed AS (
+    UPDATE outbox.lane l SET expires_at = clock_timestamp() + $5::bigint * interval '1 microsecond'
+    FROM held WHERE l.source = $1 AND l.lane = held.lane
+      AND (SELECT count(*) FROM held) = cardinality($3::integer[])
+    RETURNING 1
+), seen AS (
+    UPDATE outbox.relay SET seen_at = clock_timestamp(), expires_at = clock_timestamp() + $5::bigint * interval '1 microsecond'
+    WHERE source = $1 AND owner = $2
+)
+SELECT (SELECT count(*) FROM renewed), ` + serverSQL
+
+// Renew implements [relay.Leases].
+func (l *leases) Renew(ctx context.Context, claim relay.Claim, ttl time.Duration) error {
+	var renewed int
+	var at server
+	err := l.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, renewSQL, l.row.id, claim.Owner.ID, claim.Lanes, claim.Epochs, ttl.Microseconds()).
+			Scan(&renewed, &at.started, &at.timeline, &at.recovery)
+	})
+	switch {
+	case isReadOnly(err):
+		return fmt.Errorf("renew the lease of %s: the server is read-only now: %w", l.row.table, relay.ErrServerChanged)
+	case err != nil:
+		return fmt.Errorf("renew the lease of %s: %w", l.row.table, err)
+	case !at.same(l.giver()):
+		return fmt.Errorf("renew the lease of %s: %w", l.row.table, l.changed(at))
+	case renewed != len(claim.Lanes):
+		return fmt.Errorf("renew the lease of %s: %w", l.row.table, relay.ErrLeaseLost)
+	}
+	return nil
+}
+
+// Release implements [relay.Leases].
+func (l *leases) Release(ctx context.Context, claim relay.Claim) error {
+	err := l.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, `
+WITH held AS MATERIALIZED (
+    SELECT l.lane FROM outbox.lane l JOIN unnest($3::integer[], $4::bigint[]) c(lane, epoch) ON c.lane = l.lane
+    WHERE l.source = $1 AND l.owner = $2 AND l.epoch = c.epoch ORDER BY l.lane FOR UPDATE OF l
+)
+UPDATE outbox.lane l SET owner = NULL, expires_at = NULL FROM held WHERE l.source = $1 AND l.lane = held.lane`,
+			l.row.id, claim.Owner.ID, claim.Lanes, claim.Epochs)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("release lanes of %s: %w", l.row.table, err)
+	}
+	return nil
+}
+
+// Leave implements [relay.Leases].
+func (l *leases) Leave(ctx context.Context, owner relay.Owner) error {
+	err := l.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, `
+WITH mine AS MATERIALIZED (
+    SELECT lane FROM outbox.lane WHERE source = $1 AND owner = $2 ORDER BY lane FOR UPDATE
+), freed AS (
+    UPDATE outbox.lane l SET owner = NULL, expires_at = NULL FROM mine WHERE l.source = $1 AND l.lane = mine.lane
+)
+DELETE FROM outbox.relay WHERE source = $1 AND owner = $2`, l.row.id, owner.ID)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("leave %s: %w", l.row.table, err)
+	}
+	return nil
+}
+
+// holdLane locks the key's lane in a transaction that decides something, and refuses when the claim does not hold it any more.
+//
+// Owner and epoch are enough, whether or not the lease has run out: nobody takes a lane without raising its epoch, and nobody takes it while it
+// is locked here. So a relay that wakes up late can still decide about what nobody else has touched, and about nothing else.
+func holdLane(ctx context.Context, tx pgx.Tx, source uuid.UUID, claim relay.Claim, lane int32) error {
+	for i, mine := range claim.Lanes {
+		if mine != lane {
+			continue
+		}
+		var one int
+		err := tx.QueryRow(ctx, `
+SELECT 1 FROM outbox.lane WHERE source = $1 AND lane = $2 AND owner = $3 AND epoch = $4 FOR UPDATE`,
+			source, lane, claim.Owner.ID, claim.Epochs[i]).Scan(&one)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return relay.ErrLeaseLost
+		}
+		if err != nil {
+			return fmt.Errorf("lock lane %d: %w", lane, err)
+		}
+		return nil
+	}
+	return relay.ErrLeaseLost
+}
