@@ -56,7 +56,7 @@ func TestACompetingRelayIsRefusedWhileLanesAreLeased(t *testing.T) {
 	db := newDatabase(t)
 	c := openCompeting(t, db)
 	leased := owner("leased:1")
-	exec(t, db, `INSERT INTO outbox.relay (source, owner, name, version) SELECT id, $1, 'leased:1', 'test' FROM outbox.source`, leased.ID)
+	exec(t, db, `INSERT INTO outbox.relay (source, owner, name, version, expires_at) SELECT id, $1, 'leased:1', 'test', clock_timestamp() + interval '1 h' FROM outbox.source`, leased.ID)
 	exec(t, db, `UPDATE outbox.lane SET owner = $1, epoch = 1, expires_at = clock_timestamp() + interval '1 h' WHERE lane = 5`, leased.ID)
 	wantText(t, c.Register(t.Context(), owner("competing:2"), ttl), "leased:1", "1h0m0s", "--mode leased", "public.outbox_event")
 	same(t, "competing relays", queryOne[int](t, db, `SELECT count(*) FROM outbox.relay WHERE mode = 'competing'`), 0)
