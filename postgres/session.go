@@ -34,10 +34,13 @@ type session struct {
 	turn chan struct{}
 	// conn is nil before the first open and after close.
 	conn *pgx.Conn
+	// idle is how long the session may be silent; alarm goes off then. Both belong to the holder of the turn.
+	idle  time.Duration
+	alarm *time.Timer
 }
 
 func newSession(name string) *session {
-	return &session{name: name, limit: callTimeout, turn: make(chan struct{}, 1)}
+	return &session{name: name, limit: callTimeout, turn: make(chan struct{}, 1), idle: idleLimit}
 }
 
 // run lends the connection to fn. It never connects: a term works with the connections that Open gave it.
@@ -104,6 +107,7 @@ func (s *session) give() {
 	if s.conn != nil && !s.conn.IsClosed() && s.conn.PgConn().TxStatus() != 'I' {
 		s.drop()
 	}
+	s.stayAlive()
 	<-s.turn
 }
 

@@ -3,8 +3,11 @@
 package pooler_test
 
 import (
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox/internal/devbouncer"
 	"github.com/outbox-relay/outbox/internal/devpg"
@@ -104,4 +107,29 @@ func TestReconnectsOfThePoolerGoUnnoticed(t *testing.T) {
 	if err := e.Stats().LastError; err != nil {
 		t.Errorf("a term ended with: %v", err)
 	}
+}
+
+// A pooler that ends idle clients must not end a term: the first event after a quiet time would be late, and the lease would be gone.
+func TestAQuietTimeEndsNoSession(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, devbouncer.Options{Params: map[string]string{"client_idle_timeout": "20"}})
+	e := f.start(t, f.url(), relay.Config{})
+	f.insert(t, topic, "order-1")
+	f.awaitAllPublished(t)
+	idle := connect(t, f.url()+"&application_name=idle")
+	await(t, "the pooler ends an idle client", func() bool { return !f.knows(t, idle) })
+	f.insert(t, topic, "order-1")
+	f.awaitAllPublished(t)
+	f.checkOrder(t)
+	if err := e.Stats().LastError; err != nil || e.log.says("relay interrupted") {
+		t.Errorf("a term ended; last error: %v", err)
+	}
+}
+
+// knows tells whether the connection, which says nothing, is one of the bouncer's.
+func (f *fixture) knows(t *testing.T, c *pgx.Conn) bool {
+	t.Helper()
+	return slices.ContainsFunc(f.command(t, "SHOW CLIENTS"), func(client map[string]string) bool {
+		return client["application_name"] == c.Config().RuntimeParams["application_name"]
+	})
 }
