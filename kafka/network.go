@@ -108,10 +108,15 @@ func (n *network) destroy() {
 	clear(n.sockets)
 }
 
-func reset(raw net.Conn) {
+// lingerNot makes Close throw away what the kernel has buffered, and end the connection with a reset.
+func lingerNot(raw net.Conn) {
 	if c, ok := raw.(interface{ SetLinger(sec int) error }); ok {
 		_ = c.SetLinger(0) // it fails only on a socket that is closed already
 	}
+}
+
+func reset(raw net.Conn) {
+	lingerNot(raw)
 	_ = raw.SetDeadline(time.Unix(1, 0)) // wakes a write that hangs, so that Close need not wait for it
 	_ = raw.Close()
 }
@@ -139,8 +144,10 @@ func (s *socket) Write(b []byte) (int, error) {
 	return s.Conn.Write(b)
 }
 
-// Close closes the connection in the ordinary way.
+// Close resets the connection. The client closes one whose request was not answered in time, and the kernel would go on sending what it holds of it for
+// minutes: behind a network that heals, that is after another relay has taken over. Nothing is owed to a broker here.
 func (s *socket) Close() error {
 	s.network.forget(s.raw)
+	lingerNot(s.raw)
 	return s.Conn.Close()
 }

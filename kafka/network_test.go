@@ -6,11 +6,13 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"math/big"
 	"net"
 	"runtime"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -202,6 +204,31 @@ func TestASocketThatIsDialledDuringDestroyIsResetToo(t *testing.T) {
 	defer func() { _ = accepted.Close() }()
 	if _, err := accepted.Read(make([]byte, 1)); err == nil {
 		t.Error("the connection stayed open")
+	}
+}
+
+// The client closes a connection whose request took too long. What the kernel still holds of it must not arrive when the network heals.
+func TestAConnectionThatTheClientClosesIsReset(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	c, err := newNetwork(Config{}).dial(testContext(t), "tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	accepted, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = accepted.Close() }()
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := accepted.Read(make([]byte, 1)); !errors.Is(err, syscall.ECONNRESET) {
+		t.Errorf("the other side sees %v, want a reset", err)
 	}
 }
 

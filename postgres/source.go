@@ -115,6 +115,9 @@ func (s *Source) begin(ctx context.Context) (*opened, []string, error) {
 	var own []int32
 	if !found.pooled {
 		own = s.pids()
+		if err := s.read.run(ctx, plan); err != nil {
+			return nil, nil, err
+		}
 	} else if err := shareable(ctx, s.term()); err != nil {
 		return nil, nil, err
 	}

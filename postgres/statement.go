@@ -30,10 +30,25 @@ func (s *statement) param(oid uint32, value any) string {
 
 func (s *statement) bigint(v int64) string { return s.param(pgtype.Int8OID, v) }
 
-// plannerSQL goes ahead of every statement, in the same round trip and in the transaction that it shares with it. After a sudden backlog
-// the statistics still say that next to nothing is unpublished; a bitmap scan would then fetch and sort the whole backlog for each
+// plannerSQL goes ahead of every statement behind a pooler, in the same round trip and in the transaction that it shares with it. After a sudden
+// backlog the statistics still say that next to nothing is unpublished; a bitmap scan would then fetch and sort the whole backlog for each
 // page. Compiling a plan costs more than any of these statements takes.
 const plannerSQL = "SELECT set_config('enable_bitmapscan', 'off', true), set_config('jit', 'off', true)"
+
+// ownPlannerSQL is the same for a session that is nobody else's: once for all its statements, since each counts while the relay is idle.
+const ownPlannerSQL = "SELECT set_config('enable_bitmapscan', 'off', false), set_config('jit', 'off', false)"
+
+// planned is where a connection notes that ownPlannerSQL was run.
+const planned = "outbox planner settings"
+
+// plan makes the settings of a session that no pooler shares.
+func plan(ctx context.Context, conn *pgx.Conn) error {
+	if _, err := conn.Exec(ctx, ownPlannerSQL); err != nil {
+		return fmt.Errorf("set the planner's settings: %w", err)
+	}
+	conn.PgConn().CustomData()[planned] = true
+	return nil
+}
 
 // run calls each for every row; the values are in PostgreSQL's binary form, and valid until each returns.
 func (s *statement) run(ctx context.Context, conn *pgx.Conn, each func(row [][]byte) error) (err error) {
@@ -46,12 +61,16 @@ func (s *statement) run(ctx context.Context, conn *pgx.Conn, each func(row [][]b
 		}
 	}
 	batch := &pgconn.Batch{}
-	batch.ExecParams(plannerSQL, nil, nil, nil, nil)
+	ahead := 0
+	if conn.PgConn().CustomData()[planned] == nil {
+		batch.ExecParams(plannerSQL, nil, nil, nil, nil)
+		ahead = 1
+	}
 	batch.ExecParams(s.text.String(), values, s.oids, formats, []int16{pgtype.BinaryFormatCode})
 	results := conn.PgConn().ExecBatch(ctx, batch)
 	for statement := 0; results.NextResult(); statement++ {
 		for rows := results.ResultReader(); rows.NextRow(); {
-			if statement == 0 || err != nil {
+			if statement < ahead || err != nil {
 				continue
 			}
 			err = each(rows.Values())
