@@ -183,7 +183,7 @@ func TestHealthAndMetricsTellTheSourcesApart(t *testing.T) {
 	_, body = get(t, server.URL+"/metrics")
 	for _, line := range []string{
 		`outbox_source_ready{source="late"} 0`, `outbox_source_ready{source="good"} 1`, `outbox_pending{source="good"} 0`,
-		`outbox_leading{source="good"} 1`, `outbox_leading{source="late"} 0`, `outbox_publish_errors_total{class="topic",source="good"} 0`,
+		`outbox_lanes{source="good"} 8`, `outbox_lanes{source="late"} 0`, `outbox_publish_errors_total{class="topic",source="good"} 0`,
 	} {
 		if !strings.Contains(body, "\n"+line+"\n") {
 			t.Errorf("/metrics lacks %s", line)
