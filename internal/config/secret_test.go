@@ -66,11 +66,4 @@ func TestSecretsHaveNoFlag(t *testing.T) {
 			t.Errorf("%s: a secret with a default", s.Key)
 		}
 	}
-	_, err := SecretOf(Environment{"OUTBOX_DATABASE_PASSWORD_FILE": "/nowhere"}, "database-password")
-	if err == nil || !strings.Contains(err.Error(), "OUTBOX_DATABASE_PASSWORD_FILE") {
-		t.Errorf("got %v", err)
-	}
-	if got, err := SecretOf(Environment{"OUTBOX_DATABASE_PASSWORD": "x"}, "database-password"); got != "x" || err != nil {
-		t.Errorf("got %q, %v", string(got), err)
-	}
 }
