@@ -59,7 +59,15 @@ func TestASecretThatCannotBeReadIsNamedAndNotShown(t *testing.T) {
 	}
 }
 
-func TestSecretsHaveNoFlag(t *testing.T) {
+func TestASecretIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	s := Setting{Key: "x", Words: []string{"a"}, Secret: true}
+	if err := newLayer().put(s, "hunter2", origin{name: "X"}); err == nil || err.Error() != "X is not shown: want a" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestASecretHasNoDefault(t *testing.T) {
 	t.Parallel()
 	for _, s := range Settings() {
 		if s.Secret && s.Default != "" {
