@@ -71,25 +71,17 @@ func (a *app) parts(ctx context.Context, cfg *config.Config, found error, log *s
 
 // connectBy makes the pool, without connecting. known holds the tables of the sources before, by what they have in common.
 func (p *part) connectBy(ctx context.Context, env environment, known map[string]string) error {
-	cfg, err := p.target().parse(env)
+	cfg, err := targetOf(&p.cfg).parse(env)
 	if err == nil {
 		err = p.alone(cfg, known)
 	}
 	if err == nil {
 		p.pool, err = newPool(ctx, cfg)
 	}
-	if err != nil && p.cfg.Name != "" {
+	if err != nil {
 		return fmt.Errorf("%s%w", p.cfg.Where(), err)
 	}
-	return err
-}
-
-func (p *part) target() target {
-	return target{
-		url: p.cfg.DatabaseURL, table: p.cfg.Table, password: p.cfg.DatabasePassword,
-		urlName: p.cfg.Named("database-url"), tableName: p.cfg.Named("table"), typed: p.cfg.Typed("database-url"),
-		hint: p.cfg.How("database-url", "DATABASE_URL, such as postgres://user@host:5432/shop, or the PG* variables, or --database-url"),
-	}
+	return nil
 }
 
 // alone refuses a table that another source has: the two would compete for its lease. A table that goes by two addresses is not recognised; the lease keeps its

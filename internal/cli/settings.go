@@ -21,10 +21,16 @@ import (
 type database struct {
 	url   string
 	table string
+	// file and source name one of the sources that a relay's file lists.
+	file, source string
 }
 
 func (d *database) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&d.url, "database-url", "", "PostgreSQL `URL`; without it DATABASE_URL, then the PG* variables")
+	cmd.Flags().StringVar(&d.file, "config", "", "the relay's YAML `file`, to take database and table from")
+	cmd.Flags().StringVar(&d.source, "source", "", "the `name` of one of its sources")
+	// The error would be that there is no such flag.
+	_ = cmd.MarkFlagFilename("config", "yaml", "yml")
 	d.tableFlag(cmd)
 }
 
@@ -35,31 +41,44 @@ func (d *database) tableFlag(cmd *cobra.Command) {
 // pgVariables are those by which libpq finds a server; one of them must be set when there is no URL.
 var pgVariables = []string{"PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGUSER", "PGSERVICE"}
 
-// pool makes the pool without connecting; every error is one of configuration.
+// pool makes the pool without connecting; every error is one of configuration. The table is then the source's.
 func (d *database) pool(ctx context.Context, a *app, cmd *cobra.Command) (*pgxpool.Pool, error) {
-	t := d.target(a, cmd)
-	password, err := config.SecretOf(config.Environment(a.env), "database-password")
+	source, err := config.Database(a.typed(cmd, "config", "database-url", "table"), config.Environment(a.env), d.source)
 	if err != nil {
 		return nil, err
 	}
-	t.password = password
-	cfg, err := t.parse(a.env)
+	cfg, err := targetOf(source).parse(a.env)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s%w", source.Where(), err)
 	}
+	d.table = source.Table
 	return newPool(ctx, cfg)
 }
 
-func (d *database) target(a *app, cmd *cobra.Command) target {
+// typed are the flags that the command line has set, of those that are named.
+func (a *app) typed(cmd *cobra.Command, flags ...string) map[string]string {
+	typed := map[string]string{}
+	for _, name := range flags {
+		if f := cmd.Flags().Lookup(name); f != nil && f.Changed && a.origin[name] == "" {
+			typed[name] = f.Value.String()
+		}
+	}
+	return typed
+}
+
+// targetOf is the source's table.
+func targetOf(s *config.Source) target {
 	return target{
-		url: d.url, table: d.table, urlName: a.named("database-url"), tableName: a.named("table"),
-		typed: cmd.Flags().Changed("database-url") && a.origin["database-url"] == "",
-		hint:  "DATABASE_URL, such as postgres://user@host:5432/shop, or the PG* variables, or --database-url",
+		url: s.DatabaseURL, table: s.Table, password: s.DatabasePassword,
+		urlName: s.Named("database-url"), tableName: s.Named("table"), typed: s.Typed("database-url"),
+		hint: s.How("database-url", "DATABASE_URL, such as postgres://user@host:5432/shop, or the PG* variables, or --database-url"),
 	}
 }
 
 // checkURL refuses what must not be used, whatever is at the other end.
-func (d *database) checkURL(a *app, cmd *cobra.Command) error { return d.target(a, cmd).checkURL() }
+func (d *database) checkURL(a *app, cmd *cobra.Command) error {
+	return target{url: d.url, urlName: a.named("database-url"), typed: len(a.typed(cmd, "database-url")) > 0}.checkURL()
+}
 
 // target is a table in a database, as somebody has told it.
 type target struct {

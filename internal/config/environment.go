@@ -51,17 +51,6 @@ func first(env Environment, names []string) string {
 	return ""
 }
 
-// SecretOf returns a secret that its variable, or the file that a variable names, holds for all sources; "" when there is none.
-func SecretOf(env Environment, key string) (Secret, error) {
-	l := newLayer()
-	s, _, _ := find(key)
-	if err := l.variable(env, s, Setting.variables); err != nil {
-		return "", err
-	}
-	secret, _ := l.values[key].(string)
-	return Secret(secret), nil
-}
-
 // Variables are the names of all variables for all sources that begin with [Prefix].
 func Variables() []string {
 	var names []string

@@ -27,6 +27,10 @@ func Load(fs *pflag.FlagSet, env Environment) (*Config, error) {
 	}
 	sources, wrong := f.sources(env, variables, flags)
 	c.Sources = sources
+	for i := range sources {
+		wrong = append(wrong, sources[i].problems()...)
+	}
+	wrong = append(wrong, flags.shared(len(sources))...)
 	return c, errors.Join(append(problems, wrong...)...)
 }
 
@@ -51,9 +55,7 @@ func (f *file) sources(env Environment, variables, flags layer) (sources []Sourc
 			return nil, append(problems, err)
 		}
 		s.origins, s.entry = origins, f.place(e)
-		problems = append(problems, s.problems()...)
 		sources = append(sources, s)
 	}
-	problems = append(problems, flags.shared(len(entries))...)
 	return sources, append(problems, strangers(env, names)...)
 }

@@ -169,10 +169,10 @@ outbox.yaml:18: name orders is taken by the source on line 9
 outbox.yaml:19: sources: want settings of a source, beginning with - name:
 outbox.yaml:22: sources does not belong here: the top has sources, and each of them a name
 OUTBOX_SOURCE_ORDERS__BATCH_SIZE is "many": want a whole number
+environment variable OUTBOX_SOURCE_BILING__TABLE: did you mean OUTBOX_SOURCE_BILLING__TABLE?
 outbox.yaml:20: source billing: outbox.yaml:21: sasl-mechanism is set and no user: set sasl-username in the file, or OUTBOX_SOURCE_BILLING__SASL_USERNAME
 outbox.yaml:20: source billing: outbox.yaml:21: sasl-mechanism is set and no password: set sasl-password-file in the file, or OUTBOX_SOURCE_BILLING__SASL_PASSWORD_FILE
---table says which source it is, and there are 5: say it in the file
-environment variable OUTBOX_SOURCE_BILING__TABLE: did you mean OUTBOX_SOURCE_BILLING__TABLE?`
+--table says which source it is, and there are 5: say it in the file`
 	if err == nil || err.Error() != want {
 		t.Errorf("got:\n%v\nwant:\n%s", err, want)
 	}

@@ -59,18 +59,19 @@ func TestASecretThatCannotBeReadIsNamedAndNotShown(t *testing.T) {
 	}
 }
 
-func TestSecretsHaveNoFlag(t *testing.T) {
+func TestASecretIsNotRepeated(t *testing.T) {
+	t.Parallel()
+	s := Setting{Key: "x", Words: []string{"a"}, Secret: true}
+	if err := newLayer().put(s, "hunter2", origin{name: "X"}); err == nil || err.Error() != "X is not shown: want a" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestASecretHasNoDefault(t *testing.T) {
 	t.Parallel()
 	for _, s := range Settings() {
 		if s.Secret && s.Default != "" {
 			t.Errorf("%s: a secret with a default", s.Key)
 		}
-	}
-	_, err := SecretOf(Environment{"OUTBOX_DATABASE_PASSWORD_FILE": "/nowhere"}, "database-password")
-	if err == nil || !strings.Contains(err.Error(), "OUTBOX_DATABASE_PASSWORD_FILE") {
-		t.Errorf("got %v", err)
-	}
-	if got, err := SecretOf(Environment{"OUTBOX_DATABASE_PASSWORD": "x"}, "database-password"); got != "x" || err != nil {
-		t.Errorf("got %q, %v", string(got), err)
 	}
 }

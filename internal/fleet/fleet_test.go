@@ -274,3 +274,16 @@ func TestAnEngineThatCannotBeMadeFailsItsSourceOnly(t *testing.T) {
 		t.Errorf("got %+v", s)
 	}
 }
+
+func TestASourceThatCameUpLaterIsNoFailureThoughNobodyLooked(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		late := &source{runs: []func(*fake, context.Context) error{fails(errConfig), works}}
+		stop := started(t, fleetOf(Config{}, late, &source{runs: []func(*fake, context.Context) error{works}}))
+		<-time.After(time.Minute)
+		synctest.Wait()
+		if err := stop(); err != nil {
+			t.Errorf("got %v", err)
+		}
+	})
+}
