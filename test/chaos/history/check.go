@@ -18,6 +18,9 @@ func Check(h *History) *Report {
 		c.stragglers(s)
 	}
 	c.rows()
+	for _, doubt := range h.Doubts {
+		c.report.add(Ledger, Stream{}, "%s", doubt)
+	}
 	for s, reason := range h.Parked {
 		c.report.add(Parked, s, "%s", reason)
 	}

@@ -77,6 +77,7 @@ func TestCheck(t *testing.T) {
 		"another number than was written":        {garble(world(2, 1, 2)), counts{history.Arrived: 1, history.Unbacked: 1, history.Garbled: 1}},
 		"another partition":                      {move(world(2, 1, 2)), counts{history.Arrived: 2, history.Moved: 1}},
 		"a ledger with a gap is the lab's fault": {ledgerGap(world(2, 1, 2)), counts{history.Arrived: 2, history.Ledger: 1}},
+		"a commit that the database denies":      {doubt(world(1, 1)), counts{history.Arrived: 1, history.Ledger: 1}},
 	} {
 		r := history.Check(c.h)
 		if !maps.Equal(r.Counts, c.want) {
@@ -151,5 +152,10 @@ func move(h *history.History) *history.History {
 func ledgerGap(h *history.History) *history.History {
 	h.Committed[1].Seq = 3
 	h.Records[1].Seq = 3
+	return h
+}
+
+func doubt(h *history.History) *history.History {
+	h.Doubts = append(h.Doubts, "transaction 1 was committed and is not there")
 	return h
 }

@@ -60,4 +60,6 @@ type History struct {
 	// Parked are the keys that are parked at the end, with the reason. Not one event is bad.
 	Parked map[Stream]string
 	Faults []Fault
+	// Doubts are contradictions between what a writer was told and what the database says of its transaction.
+	Doubts []string
 }
