@@ -116,6 +116,9 @@ func (f *facility) binary(t *testing.T, build string) string {
 	if os.Getenv("OUTBOX_CHAOS_RACE") != "" {
 		args = append(args, "-race")
 	}
+	if overlay := os.Getenv("OUTBOX_CHAOS_OVERLAY"); build == healthy && overlay != "" {
+		args = append(args, "-overlay", overlay)
+	}
 	if build != healthy {
 		overlay, err := broken.Overlay(build, top, filepath.Join(f.dir, "overlay-"+build))
 		if err != nil {

@@ -31,8 +31,10 @@ CREATE TABLE order_change (id uuid PRIMARY KEY)`
 type change struct {
 	// events says how many each stream gets; the streams are locked in their order.
 	events map[history.Stream]int
-	// pause is how long it stays open after its ids were drawn.
-	pause time.Duration
+	// size is about how many bytes each payload has; at least 100.
+	size int
+	// meanwhile, when not nil, is called while it is open, after its ids were drawn.
+	meanwhile func()
 	// undo lets the first event of each stream be written twice, the first time undone by a savepoint.
 	undo bool
 	// rollback ends it so.
@@ -74,8 +76,8 @@ func (l *lab) carryOut(ctx context.Context, c change, entry *transaction) error 
 			return err
 		}
 	}
-	if c.pause > 0 {
-		<-time.After(c.pause)
+	if c.meanwhile != nil {
+		c.meanwhile()
 	}
 	if _, err := tx.Exec(ctx, "INSERT INTO order_change VALUES ($1)", entry.id); err != nil {
 		return err
@@ -100,13 +102,13 @@ func (l *lab) writeStream(ctx context.Context, tx pgx.Tx, s history.Stream, c ch
 		if err != nil {
 			return err
 		}
-		undone, err := insert(ctx, point, s, seq, 1)
+		undone, err := insert(ctx, point, s, seq, 1, c.size)
 		entry.undone = append(entry.undone, undone...)
 		if err := errors.Join(err, point.Rollback(ctx)); err != nil {
 			return err
 		}
 	}
-	events, err := insert(ctx, tx, s, seq, c.events[s])
+	events, err := insert(ctx, tx, s, seq, c.events[s], c.size)
 	entry.events = append(entry.events, events...)
 	if err != nil {
 		return err
@@ -122,7 +124,7 @@ type payload struct {
 }
 
 // insert writes n events, and returns them whether it has succeeded or not.
-func insert(ctx context.Context, tx pgx.Tx, s history.Stream, seq, n int) ([]history.Event, error) {
+func insert(ctx context.Context, tx pgx.Tx, s history.Stream, seq, n, size int) ([]history.Event, error) {
 	var events []history.Event
 	var rows []outbox.Event
 	for i := range n {
@@ -130,7 +132,7 @@ func insert(ctx context.Context, tx pgx.Tx, s history.Stream, seq, n int) ([]his
 		events = append(events, e)
 		rows = append(rows, outbox.Event{
 			ID: e.ID, AggregateType: "Order", AggregateID: s.Key, Type: "order.changed.v1", Topic: s.Topic,
-			Payload: payload{Seq: e.Seq, Note: strings.Repeat("x", 100)},
+			Payload: payload{Seq: e.Seq, Note: strings.Repeat("x", max(100, size))},
 		})
 	}
 	_, err := outbox.Write(ctx, tx, rows...)
@@ -168,7 +170,8 @@ func (l *lab) draw(r *rand.Rand) change {
 	case p < 92:
 		c.undo = true
 	default:
-		c.pause = time.Duration(r.IntN(2000)) * time.Millisecond
+		pause := time.Duration(r.IntN(2000)) * time.Millisecond
+		c.meanwhile = func() { <-time.After(pause) }
 		c.rollback = r.IntN(5) == 0
 	}
 	return c
