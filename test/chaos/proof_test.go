@@ -27,7 +27,7 @@ type scenario struct {
 func scenarios() []scenario {
 	return []scenario{
 		{"settle-before-ack", history.Unbacked, setup{keys: 5}, killBeforeTheAck},
-		{"no-gate", history.Turned, setup{keys: 2}, rejectTheFirstOfTwo},
+		{"no-gate", history.Turned, setup{topics: 2}, rejectTheFirstOfTwo},
 		{"two-snapshots", history.Turned, setup{keys: 10, args: []string{"--poll-interval", "10ms"}}, fillHolesWhileReading},
 		{"client-left-alive", history.Straggler, setup{relays: 2}, cutOffTheOwner},
 	}
@@ -109,7 +109,7 @@ func killBeforeTheAck(l *lab) {
 	r.start()
 }
 
-// rejectTheFirstOfTwo has the broker refuse an event while the next one of its key is ready to go. The topic's limit is lowered behind the relay's
+// rejectTheFirstOfTwo has the broker refuse an event while the next one of its key is ready to go, once in each topic: its limit is lowered behind the relay's
 // back, and raised again.
 func rejectTheFirstOfTwo(l *lab) {
 	const large = 20_000
