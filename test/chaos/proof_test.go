@@ -30,6 +30,7 @@ func scenarios() []scenario {
 		{"no-gate", history.Turned, setup{topics: 2}, rejectTheFirstOfTwo},
 		{"two-snapshots", history.Turned, setup{keys: 10, args: []string{"--poll-interval", "10ms"}}, fillHolesWhileReading},
 		{"client-left-alive", history.Straggler, setup{relays: 2}, cutOffTheOwner},
+		{"zombie-parks", history.Parked, setup{relays: 2, args: []string{"--drain-timeout", "60s"}}, delayTheParking},
 	}
 }
 
@@ -233,4 +234,30 @@ func cutOffTheOwner(l *lab) {
 	}
 	poll(while, func() bool { return len(l.records(l.t.Context())) > before })
 	owner.db.Heal()
+}
+
+// delayTheParking lets a broker refuse an event, and holds up what the relay has to say of it to the database until another relay has the lanes, the topic's
+// limit is raised, and the event is published.
+func delayTheParking(l *lab) {
+	owner, heir := l.relays[0], l.relays[1]
+	const large = 20_000
+	l.setTopics("max.message.bytes", "5000")
+	held := seen(owner.kafka[0], func(d proxy.Direction, data []byte) bool {
+		if d != proxy.Up || len(data) < large/5 {
+			return false
+		}
+		owner.db.Hold(proxy.Up)
+		return true
+	})
+	if err := l.write(l.t.Context(), change{events: map[history.Stream]int{l.streams[0]: 1}, size: large}); err != nil {
+		l.t.Fatal(err)
+	}
+	l.receive(held, "the relay sends the large event")
+	owner.kafka[0].Watch(nil)
+	l.await("the broker has refused it", func() bool { return owner.says("kafka rejected records") })
+	l.setTopics("max.message.bytes", "1000000")
+	heir.start()
+	l.settled("the events that the owner had")
+	owner.db.Heal()
+	poll(while, func() bool { return l.count("SELECT count(*) FROM outbox.parked_key") > 0 })
 }

@@ -175,6 +175,12 @@ func (r *relayProcess) lines() (said []logLine, rest []string) {
 	return said, rest
 }
 
+// says tells whether a message that begins so is in the log.
+func (r *relayProcess) says(msg string) bool {
+	said, _ := r.lines()
+	return slices.ContainsFunc(said, func(line logLine) bool { return strings.HasPrefix(line.Msg, msg) })
+}
+
 // tail is the end of the relay's log.
 func (r *relayProcess) tail(n int) string {
 	text, err := os.ReadFile(r.log)
