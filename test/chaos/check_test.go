@@ -44,7 +44,9 @@ func (l *lab) history() *history.History {
 	if err := l.ledger.balance(ctx, conn, h); err != nil {
 		l.t.Fatal(err)
 	}
-	h.Rows = l.rows(ctx, conn)
+	if !l.deletes {
+		h.Rows = l.rows(ctx, conn)
+	}
 	h.Parked = l.parked(ctx, conn)
 	h.Records = l.records(ctx)
 	l.mu.Lock()
@@ -147,9 +149,9 @@ func (l *lab) interruptions() []history.Fault {
 	for _, r := range l.relays {
 		said, _ := r.lines()
 		for _, line := range said {
-			if strings.Contains(line.Error, "lease") {
+			if line.Msg == "relay interrupted" {
 				found = append(found, history.Fault{
-					What: fmt.Sprintf("%s says: %s: %s", r.name(), line.Msg, line.Error), From: line.Time.Add(-leaseTTL), Until: line.Time, Repeats: true,
+					What: fmt.Sprintf("%s says: %s: %s", r.name(), line.Msg, line.Error), From: line.Time.Add(-leaseTTL), Until: line.Time, Repeats: true, Own: true,
 				})
 			}
 		}

@@ -36,6 +36,8 @@ type setup struct {
 	nodes, relays, topics, keys int
 	build                       string
 	args                        []string
+	// deletes makes the relays delete what they settle.
+	deletes bool
 	// topicConfig is for every topic.
 	topicConfig map[string]string
 }
@@ -52,6 +54,7 @@ type lab struct {
 	streams  []history.Stream
 	relays   []*relayProcess
 	ledger   *ledger
+	deletes  bool
 
 	mu     sync.Mutex
 	faults []*history.Fault
@@ -64,8 +67,8 @@ func newLab(t *testing.T, s setup) *lab {
 	if s.build == "" {
 		s.build = healthy
 	}
-	l := &lab{t: t, server: house.database(t), cluster: house.cluster(t, s.nodes), ledger: &ledger{}}
-	l.dir = filepath.Join(house.dir, strings.ReplaceAll(t.Name(), "/", "-"))
+	l := &lab{t: t, server: shared.database(t), cluster: shared.cluster(t, s.nodes), ledger: &ledger{}, deletes: s.deletes}
+	l.dir = filepath.Join(shared.dir, strings.ReplaceAll(t.Name(), "/", "-"))
 	if err := os.MkdirAll(l.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -75,6 +78,9 @@ func newLab(t *testing.T, s setup) *lab {
 	t.Cleanup(l.cluster.heal)
 	l.makeDatabase()
 	l.makeTopics(s)
+	if s.deletes {
+		s.args = append(s.args, "--settle", "delete")
+	}
 	for slot := range s.relays {
 		l.relays = append(l.relays, l.newRelay(slot, s.build, s.args...))
 	}

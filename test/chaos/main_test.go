@@ -15,8 +15,8 @@ import (
 	"github.com/outbox-relay/outbox/test/chaos/broken"
 )
 
-// house is what the tests share. Its parts are made by the first test that asks, and are removed after the last.
-var house = &facility{binaries: map[string]string{}, clusters: map[int]*cluster{}}
+// shared is what the tests share. Its parts are made by the first test that asks, and are removed after the last.
+var shared = &facility{binaries: map[string]string{}, clusters: map[int]*cluster{}}
 
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
@@ -26,9 +26,9 @@ func run(m *testing.M) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	house.dir = dir
+	shared.dir = dir
 	code := m.Run()
-	if err := house.close(); err != nil {
+	if err := shared.close(); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		code = 1
 	}
@@ -115,9 +115,6 @@ func (f *facility) binary(t *testing.T, build string) string {
 	args := []string{"build", "-o", bin}
 	if os.Getenv("OUTBOX_CHAOS_RACE") != "" {
 		args = append(args, "-race")
-	}
-	if overlay := os.Getenv("OUTBOX_CHAOS_OVERLAY"); build == healthy && overlay != "" {
-		args = append(args, "-overlay", overlay)
 	}
 	if build != healthy {
 		overlay, err := broken.Overlay(build, top, filepath.Join(f.dir, "overlay-"+build))

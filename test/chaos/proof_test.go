@@ -128,7 +128,9 @@ func rejectTheFirstOfTwo(l *lab) {
 			return l.count("SELECT count(*) FROM outbox.parked_key WHERE partition_key = $1", s.Key) == 1
 		})
 		link.Heal()
-		poll(while, func() bool { return l.count("SELECT count(*) FROM outbox_event WHERE partition_key = $1 AND published_at IS NULL", s.Key) == 1 })
+		poll(while, func() bool {
+			return l.count("SELECT count(*) FROM outbox_event WHERE partition_key = $1 AND published_at IS NULL", s.Key) == 1
+		})
 	}
 	l.setTopics("max.message.bytes", "1000000")
 	for _, s := range l.streams {
@@ -162,7 +164,7 @@ func (l *lab) command(args ...string) {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(l.t.Context(), waitLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, house.binary(l.t, healthy), args...)
+	cmd := exec.CommandContext(ctx, shared.binary(l.t, healthy), args...)
 	cmd.Env = append(cmd.Environ(), "DATABASE_URL="+l.server.URL(l.database))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		l.t.Fatalf("outbox %v: %v\n%s", args, err, out)
@@ -217,7 +219,9 @@ func cutOffTheOwner(l *lab) {
 	for _, link := range owner.kafka {
 		link.Cut()
 	}
-	read := seen(owner.db, func(d proxy.Direction, data []byte) bool { return d == proxy.Down && bytes.Contains(data, []byte(s.Key)) })
+	read := seen(owner.db, func(d proxy.Direction, data []byte) bool {
+		return d == proxy.Down && bytes.Contains(data, []byte(s.Key))
+	})
 	l.mustWrite(s, 5)
 	l.receive(read, "the owner reads the events")
 	owner.db.Watch(nil)

@@ -120,31 +120,10 @@ func (r *relayProcess) signal(sig syscall.Signal) {
 	}
 }
 
-func (r *relayProcess) running() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.cmd != nil
-}
-
-func (r *relayProcess) pid() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.cmd == nil {
-		return 0
-	}
-	return r.cmd.Process.Pid
-}
-
 func (r *relayProcess) unexpected() []string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.crashes)
-}
-
-func (r *relayProcess) heal() {
-	for _, p := range append(slices.Clone(r.kafka), r.db) {
-		p.Heal()
-	}
 }
 
 // logLine is what a relay says.
@@ -200,13 +179,15 @@ func (l *lab) newRelay(slot int, build string, args ...string) *relayProcess {
 	}
 	l.t.Cleanup(db.Close)
 	r := &relayProcess{
-		t: l.t, slot: slot, binary: house.binary(l.t, build), db: db, kafka: l.cluster.links[slot],
+		t: l.t, slot: slot, binary: shared.binary(l.t, build), db: db, kafka: l.cluster.links[slot],
 		log: filepath.Join(l.dir, fmt.Sprintf("relay-%d.log", slot+1)),
 		// The start may fall into an outage that lasts.
 		args: append([]string{"relay", "--lease-ttl", leaseTTL.String(), "--start-timeout", "1h", "--drain-timeout", "5s"}, args...),
-		env: append(os.Environ(),
-			"DATABASE_URL="+fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", db.Addr(), l.database),
-			"KAFKA_BROKERS="+strings.Join(l.cluster.brokers(slot), ",")),
+		env: []string{
+			"PATH=" + os.Getenv("PATH"), "HOME=" + l.dir,
+			"DATABASE_URL=" + fmt.Sprintf("postgres://postgres@%s/%s?sslmode=disable", db.Addr(), l.database),
+			"KAFKA_BROKERS=" + strings.Join(l.cluster.brokers(slot), ","),
+		},
 	}
 	l.t.Cleanup(r.kill)
 	return r

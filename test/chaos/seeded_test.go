@@ -54,16 +54,17 @@ type seeded struct {
 func (s seeded) test(t *testing.T) {
 	r := rand.New(rand.NewPCG(s.seed, 0))
 	relays := 2 + r.IntN(slots-1)
+	deletes := r.IntN(4) == 0
 	p := newPlan(r, s.length, relays, s.nodes)
-	t.Logf("seed %d, %d relays, %d brokers; again with: make chaos SEED=%d MINUTES=%g NODES=%d\n%s",
-		s.seed, relays, s.nodes, s.seed, s.length.Minutes(), s.nodes, p)
-	l := newLab(t, setup{nodes: s.nodes, relays: relays, topics: 2, keys: 20})
+	t.Logf("seed %d, %d relays, %d brokers, settled rows are deleted: %v; again with: make chaos SEED=%d MINUTES=%g NODES=%d\n%s",
+		s.seed, relays, s.nodes, deletes, s.seed, s.length.Minutes(), s.nodes, p)
+	l := newLab(t, setup{nodes: s.nodes, relays: relays, topics: 2, keys: 20, deletes: deletes})
 	for _, relay := range l.relays {
 		relay.start()
 	}
-	stop := l.writers(8, 40*time.Millisecond, s.seed)
+	stop := l.writers(12, 40*time.Millisecond, s.seed)
 	l.await("the first transactions are published", func() bool {
-		return l.count("SELECT count(*) FROM outbox_event WHERE published_at IS NOT NULL") > 0
+		return l.count("SELECT count(*) FROM outbox.source WHERE first_published_at IS NOT NULL") > 0
 	})
 	l.follow(p)
 	stop()

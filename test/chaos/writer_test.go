@@ -209,7 +209,7 @@ func openPool(ctx context.Context, url string) (*pgxpool.Pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.MaxConns = 12
+	cfg.MaxConns = 16
 	cfg.ConnConfig.RuntimeParams["application_name"] = "writer"
 	return pgxpool.NewWithConfig(ctx, cfg)
 }

@@ -96,11 +96,16 @@ func (c *checker) repeat(r Record) {
 	if c.Rows == nil {
 		return
 	}
-	row, ok := c.Rows[r.ID]
-	explained := ok && slices.ContainsFunc(c.Faults, func(f Fault) bool {
+	row := c.Rows[r.ID]
+	explains := func(f Fault) bool {
 		return f.Repeats && !row.CreatedAt.After(f.Until) && (row.PublishedAt.IsZero() || !row.PublishedAt.Before(f.From))
-	})
-	if !explained {
+	}
+	made := func(f Fault) bool { return !f.Own && explains(f) }
+	switch {
+	case slices.ContainsFunc(c.Faults, made):
+	case slices.ContainsFunc(c.Faults, explains):
+		c.report.count(OwnRepeat)
+	default:
 		c.report.add(Unexplained, r.Stream, "event %s number %d came again at %s; no fault falls between its commit at %s and its settle at %s",
 			r.ID, r.Seq, clock(r.At), clock(row.CreatedAt), clock(row.PublishedAt))
 	}

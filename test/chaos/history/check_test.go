@@ -2,6 +2,7 @@ package history_test
 
 import (
 	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -65,6 +66,8 @@ func TestCheck(t *testing.T) {
 		"a repeat after its fault":               {fault(world(2, 1, 2, 2), history.Fault{From: at(1), Until: at(1.9), Repeats: true}), counts{history.Arrived: 2, history.Repeated: 1, history.Unexplained: 1}},
 		"a repeat of what was unpublished":       {fault(world(2, 1, 2, 2), history.Fault{From: at(2.2), Until: at(2.3), Repeats: true}), counts{history.Arrived: 2, history.Repeated: 1}},
 		"a fault that explains no repeats":       {fault(world(2, 1, 2, 2), history.Fault{From: at(2.2), Until: at(2.3)}), counts{history.Arrived: 2, history.Repeated: 1, history.Unexplained: 1}},
+		"a repeat after an interruption":         {fault(world(2, 1, 2, 2), history.Fault{From: at(2.2), Until: at(2.3), Repeats: true, Own: true}), counts{history.Arrived: 2, history.Repeated: 1, history.OwnRepeat: 1}},
+		"an interruption during a fault":         {fault(excused(world(2, 1, 2, 2)), history.Fault{From: at(2.2), Until: at(2.3), Repeats: true, Own: true}), counts{history.Arrived: 2, history.Repeated: 1}},
 		"a straggler of a frozen process":        {fault(excused(world(3, 1, 2, 3, 2)), history.Fault{From: at(90), Until: at(100), Freezes: true}), counts{history.Arrived: 3, history.Repeated: 1, history.FrozenStraggler: 1}},
 		"a straggler long after a freeze":        {fault(excused(world(3, 1, 2, 3, 2)), history.Fault{From: at(10), Until: at(20), Freezes: true}), counts{history.Arrived: 3, history.Repeated: 1, history.Straggler: 1}},
 		"a freeze does not excuse what turned":   {fault(world(3, 1, 3, 2), history.Fault{From: at(90), Until: at(100), Freezes: true}), counts{history.Arrived: 3, history.Turned: 1}},
@@ -85,7 +88,7 @@ func TestCheck(t *testing.T) {
 		}
 		wrong := 0
 		for kind, n := range c.want {
-			if kind != history.Arrived && kind != history.Repeated && kind != history.FrozenStraggler {
+			if !slices.Contains([]history.Kind{history.Arrived, history.Repeated, history.OwnRepeat, history.FrozenStraggler}, kind) {
 				wrong += n
 			}
 		}

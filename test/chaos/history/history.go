@@ -45,6 +45,8 @@ type Fault struct {
 	From, Until time.Time
 	// Repeats tells that what was unpublished meanwhile may be published again.
 	Repeats bool
+	// Own tells that nobody has made it: a relay could not work for a moment, on a busy machine, and says so.
+	Own bool
 	// Freezes tells that a process was stopped that may have held a produce.
 	Freezes bool
 }

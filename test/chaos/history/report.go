@@ -11,7 +11,7 @@ import (
 // Kind is one way to be wrong, or a count of what is not wrong but worth knowing.
 type Kind string
 
-// What [Check] finds. The last three are no failures.
+// What [Check] finds. The last four are no failures.
 const (
 	Lost        Kind = "lost: committed, and not in Kafka"
 	Unbacked    Kind = "settled, and not in Kafka"
@@ -26,6 +26,7 @@ const (
 	Ledger      Kind = "the ledger is wrong: a mistake of the laboratory, or the database has forgotten a commit"
 
 	Repeated        Kind = "repeated"
+	OwnRepeat       Kind = "repeated after an interruption that nobody made"
 	FrozenStraggler Kind = "straggler of a frozen process"
 	Arrived         Kind = "arrived"
 )
