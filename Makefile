@@ -1,7 +1,7 @@
 FUZZTIME ?= 30s
 LINT := .tools/golangci-lint
 
-.PHONY: help check test test-integration test-kafka test-pooler test-interop bench fuzz demo
+.PHONY: help check test test-integration test-kafka test-pooler test-interop chaos bench fuzz demo
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -26,6 +26,10 @@ test-pooler:
 
 test-interop:
 	go test -tags integration -count=1 ./interop
+
+chaos: ## relays, faults and a judge; SEED=17 MINUTES=30 NODES=3
+	OUTBOX_CHAOS_SEED=$(SEED) OUTBOX_CHAOS_MINUTES=$(or $(MINUTES),3) OUTBOX_CHAOS_NODES=$(or $(NODES),1) \
+	  go test -tags integration -count=1 -timeout 0 -v -run TestFaultsOfASeed ./test/chaos
 
 bench: ## measure
 	go run -C bench .

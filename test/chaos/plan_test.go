@@ -1,0 +1,106 @@
+//go:build integration && unix
+
+package chaos_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/outbox-relay/outbox/test/chaos/history"
+)
+
+// step is one fault of a plan.
+type step struct {
+	kind kind
+	// wait is the time since the step before has begun, lasts how long the fault lasts.
+	wait, lasts time.Duration
+	// relay and node are whom it meets, both from 0 on; dice decides the rest.
+	relay, node, dice int
+}
+
+// plan is what is to happen, one after the other; a fault begins when its time has come and the fault before it on the same target is over.
+type plan []step
+
+// newPlan draws faults until their waits fill the time. It depends on nothing but its arguments.
+func newPlan(r *rand.Rand, length time.Duration, relays, nodes int) plan {
+	var possible []kind
+	weights := 0
+	for _, k := range kinds() {
+		if k.nodes <= nodes {
+			possible = append(possible, k)
+			weights += k.weight
+		}
+	}
+	var p plan
+	for total := time.Duration(0); total < length; {
+		s := step{wait: time.Second + time.Duration(r.Int64N(int64(4*time.Second))), relay: r.IntN(relays), node: r.IntN(nodes), dice: r.IntN(1 << 20)}
+		draw := r.IntN(weights)
+		for _, k := range possible {
+			if draw -= k.weight; draw < 0 {
+				s.kind = k
+				break
+			}
+		}
+		s.lasts = s.kind.shortest
+		if spread := s.kind.longest - s.kind.shortest; spread > 0 {
+			s.lasts += time.Duration(r.Int64N(int64(spread)))
+		}
+		p = append(p, s)
+		total += s.wait
+	}
+	return p
+}
+
+func (p plan) String() string {
+	var b strings.Builder
+	at := time.Duration(0)
+	for i, s := range p {
+		at += s.wait
+		fmt.Fprintf(&b, "%3d  %8s  %s\n", i+1, at.Round(ms), s.what())
+	}
+	return b.String()
+}
+
+// follow goes through the plan and returns when everything is mended.
+func (l *lab) follow(p plan) {
+	var targets sync.Map // of target and its number, to a mutex
+	var all sync.WaitGroup
+	for _, s := range p {
+		<-time.After(s.wait)
+		lock, _ := targets.LoadOrStore(s.place(), &sync.Mutex{})
+		lock.(*sync.Mutex).Lock()
+		all.Go(func() {
+			defer lock.(*sync.Mutex).Unlock()
+			l.inflict(s)
+		})
+	}
+	all.Wait()
+}
+
+// place is the name of what the step breaks.
+func (s step) place() string {
+	switch s.kind.target {
+	case theDatabase, theBrokers:
+		return fmt.Sprint(s.kind.target)
+	}
+	return fmt.Sprint(s.kind.target, s.relay)
+}
+
+// afterglow is how long after a fault its effects may still begin: a relay notices late, on a busy machine later.
+const afterglow = 2 * time.Second
+
+func (l *lab) inflict(s step) {
+	over := l.begin(history.Fault{What: s.what(), Repeats: s.kind.repeats, Freezes: s.kind.freezes})
+	mend := s.kind.begin(l, s)
+	if mend != nil {
+		<-time.After(s.lasts)
+		mend()
+	}
+	if s.kind.repeats {
+		<-time.After(afterglow)
+	}
+	over()
+}
