@@ -220,3 +220,43 @@ func dropRole(t *testing.T, b *broken) {
 		t.Error(err)
 	}
 }
+
+func TestAStopHandsTheOtherSourcesOverThoughOneCannotDrain(t *testing.T) {
+	t.Parallel()
+	healthy := table{pgtest.New(t), "outbox_event"}
+	b := &broken{table: table{pgtest.New(t), "outbox_event"}, topic: "shop.bill", elsewhere: healthy.db}
+	b.cluster = newCluster(t, b.topic)
+	b.broker = b.cluster.ListenAddrs()[0]
+	fleet := fleetOf(t,
+		config.Source{Name: "bills", DatabaseURL: b.table.db.URL, Brokers: []string{b.broker}, LeaseTTL: time.Minute, DrainTimeout: time.Second},
+		config.Source{Name: "orders", DatabaseURL: healthy.db.URL, Brokers: newCluster(t, "shop.order").ListenAddrs(), LeaseTTL: time.Minute})
+	stop := atWork(t, fleet)
+	b.table.write(t, b.topic, 1)
+	await(t, "the source works", b.table.allPublished(t))
+	await(t, "the healthy source works", isReady(fleet, 1))
+	b.stopBroker(t)
+	b.table.write(t, b.topic, 3)
+	await(t, "three events are outstanding", func() bool { return fleet.States()[0].Engine.Stats().Outstanding > 0 })
+	healthy.write(t, "shop.order", 100)
+	await(t, "the healthy source is published", healthy.allPublished(t))
+
+	err := sourceErrors(stop(), true)
+	if err == nil || exitCode(err) != exitFailed || !strings.HasPrefix(err.Error(), "source bills: stopped with ") || strings.Contains(err.Error(), "source orders") {
+		t.Errorf("got %v", err)
+	}
+	if n := leased(t, healthy); n != 0 {
+		t.Errorf("%d lanes of the healthy source are still leased", n)
+	}
+	if n := b.table.unpublished(t); n != 3 {
+		t.Errorf("%d events are unpublished, want 3", n)
+	}
+}
+
+// leased counts the lanes that somebody holds.
+func leased(t *testing.T, tb table) (n int) {
+	t.Helper()
+	if err := tb.db.Conn(t).QueryRow(t.Context(), "SELECT count(*) FROM outbox.lane WHERE owner IS NOT NULL").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -193,3 +193,27 @@ func TestHealthAndMetricsTellTheSourcesApart(t *testing.T) {
 		t.Error("/metrics counts the rows of a source that it cannot ask")
 	}
 }
+
+// idle is an engine of which only the figures count.
+type idle struct{ stats relay.Stats }
+
+func (i idle) Run(context.Context) error { return nil }
+func (i idle) Stats() relay.Stats        { return i.stats }
+
+func TestASourceThatWaitsForItsNextAttemptIsNotDead(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	stuck := &sourceRelay{Engine: idle{relay.Stats{LastTurn: now.Add(-time.Hour)}}}
+	for name, c := range map[string]struct {
+		state sourceState
+		alive bool
+	}{
+		"never made":           {sourceState{}, true},
+		"stuck":                {sourceState{Made: true, Engine: stuck}, false},
+		"between two attempts": {sourceState{Made: true, Engine: stuck, Err: errors.New("no table"), Again: time.Second}, true},
+	} {
+		if err := sourceLive(c.state, now); (err == nil) != c.alive {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
