@@ -190,12 +190,8 @@ func makeDatabase(ctx context.Context, pool *pgxpool.Pool) (release func(), err 
 			conn.Release()
 		}
 	}()
-	var alone bool
-	if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock(hashtext('outbox demo'))").Scan(&alone); err != nil {
-		return nil, fmt.Errorf("lock the demo's schema: %w", err)
-	}
-	if !alone {
-		return nil, errors.New("another demo runs in this database: wait for its end, or set DATABASE_URL to another one")
+	if err := lockOut(ctx, conn); err != nil {
+		return nil, err
 	}
 	for _, sql := range []string{"DROP SCHEMA IF EXISTS " + schema + " CASCADE", "CREATE SCHEMA " + schema} {
 		if _, err := conn.Exec(ctx, sql); err != nil {
@@ -208,8 +204,38 @@ func makeDatabase(ctx context.Context, pool *pgxpool.Pool) (release func(), err 
 	if err := prepare(ctx, pool); err != nil {
 		return nil, err
 	}
-	// The connection goes with its lock; the pool makes another one when it needs to.
-	return func() { _ = conn.Hijack().Close(context.WithoutCancel(ctx)) }, nil
+	// The connection goes with its lock; the pool makes another one when it needs to. The server is told to unlock and answers, so that a demo that
+	// starts next finds the lock free.
+	return func() {
+		ctx := context.WithoutCancel(ctx)
+		own := conn.Hijack()
+		_, _ = own.Exec(ctx, "SELECT pg_advisory_unlock_all()")
+		_ = own.Close(ctx)
+	}, nil
+}
+
+// lockPatience is how long a demo waits for one that was killed: its session may need a moment to end.
+const lockPatience = 5 * time.Second
+
+// lockOut keeps other demos out of the database for as long as the connection lives.
+func lockOut(ctx context.Context, conn *pgxpool.Conn) error {
+	for deadline := time.Now().Add(lockPatience); ; {
+		var alone bool
+		if err := conn.QueryRow(ctx, "SELECT pg_try_advisory_lock(hashtext('outbox demo'))").Scan(&alone); err != nil {
+			return fmt.Errorf("lock the demo's schema: %w", err)
+		}
+		if alone {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return errors.New("another demo runs in this database: wait for its end, or set DATABASE_URL to another one")
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 // advice is for a role that may not do what the demo has to.
