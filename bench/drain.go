@@ -62,13 +62,20 @@ func (b *bench) drainOne(ctx context.Context, d draining) (rate float64, err err
 			return err
 		}
 		defer func() { err = errors.Join(err, end()) }()
+		if d.restFirst {
+			if err := d.table.rest(ctx); err != nil {
+				return err
+			}
+		}
 		d.backlog.topic = topic
 		l, err := d.table.fill(ctx, d.backlog)
 		if err != nil {
 			return err
 		}
-		if err := d.table.rest(ctx); err != nil {
-			return err
+		if !d.restFirst {
+			if err := d.table.rest(ctx); err != nil {
+				return err
+			}
 		}
 		began := time.Now()
 		if err := d.subject.run(ctx); err != nil {

@@ -14,6 +14,7 @@ import (
 // large measures whether a drain is slower on a table that has grown for long: published rows, of which a hundredth is new, and parked keys.
 func (b *bench) large(ctx context.Context) ([]Measure, error) {
 	fresh := b.usualDrain(b.largeRows / 100)
+	fresh.restFirst = true
 	if err := b.warmUpDrains(ctx, fresh.subject); err != nil {
 		return nil, err
 	}

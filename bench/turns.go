@@ -39,6 +39,9 @@ type draining struct {
 	backlog backlog // the topic is the run's
 	// keep leaves in the table what earlier runs have published.
 	keep bool
+	// restFirst lets the server rest before the backlog is written and not after it. An event is settled soon after it was written: the pages that hold
+	// its index entries were written whole to the log by then, and are not again.
+	restFirst bool
 	// during, when not nil, is held open from before the backlog is written until the run has ended.
 	during func(ctx context.Context) (end func() error, err error)
 }
