@@ -166,6 +166,19 @@ func TestAnOwnersEarlierEpochDecidesNothing(t *testing.T) {
 	}
 }
 
+func TestAnotherOwnerOfTheSameEpochDecidesNothing(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	ref := insert(t, db, orders, 1)[0]
+	c := claim(t, s, owner("a"))
+	exec(t, db, `UPDATE outbox.lane SET owner = gen_random_uuid()`)
+	if err := s.Park(t.Context(), c, parked(orders, ref)); !errors.Is(err, relay.ErrLeaseLost) {
+		t.Errorf("Park of lanes that were restored for another owner = %v, want ErrLeaseLost", err)
+	}
+	same(t, "parked keys", parkedKeys(t, s), nil)
+}
+
 func TestParkedKeysAreToldByLanes(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)

@@ -152,7 +152,7 @@ func (l *leases) share(ctx context.Context, tx pgx.Tx, owner uuid.UUID, ttl time
 		}
 	}
 	var alive int
-	err = tx.QueryRow(ctx, `SELECT count(*) FROM outbox.relay WHERE source = $1 AND expires_at > clock_timestamp()`, l.row.id).Scan(&alive)
+	err = tx.QueryRow(ctx, `SELECT count(*) FROM outbox.relay WHERE source = $1 AND mode = 'leased' AND expires_at > clock_timestamp()`, l.row.id).Scan(&alive)
 	if err != nil {
 		return nil, fmt.Errorf("count the relays: %w", err)
 	}

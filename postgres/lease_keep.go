@@ -14,7 +14,7 @@ import (
 
 // lookSQL reads no more than the lanes, the relays, and the index request_open: an idle relay asks it several times a second.
 const lookSQL = `
-SELECT (SELECT count(*) FROM outbox.relay WHERE source = $1 AND owner <> $2 AND expires_at > clock_timestamp()) + 1,
+SELECT (SELECT count(*) FROM outbox.relay WHERE source = $1 AND owner <> $2 AND mode = 'leased' AND expires_at > clock_timestamp()) + 1,
        (SELECT count(*) FROM outbox.lane WHERE source = $1 AND (owner IS NULL OR expires_at <= clock_timestamp())),
        EXISTS (SELECT FROM outbox.request WHERE source = $1 AND done_at IS NULL),
        coalesce(h.owner, '00000000-0000-0000-0000-000000000000'), coalesce(r.name, ''), coalesce(r.version, ''),

@@ -175,3 +175,33 @@ func TestModesThatRaceNeverBothWin(t *testing.T) {
 		}
 	}
 }
+
+func TestAClaimIsRefusedWhileACompetingRelayIsAlive(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	c, s := openCompeting(t, db), openSource(t, db, Config{})
+	first, o := owner("competing:1"), owner("leased:2")
+	if err := c.Register(t.Context(), first, ttl); err != nil {
+		t.Fatal(err)
+	}
+	_, err := s.Claim(t.Context(), o, ttl, relay.Claim{})
+	wantText(t, err, "public.outbox_event", "competing:1", "--mode competing")
+	same(t, "what the refused relay left", queryOne[[]int64](t, db, `
+SELECT ARRAY[(SELECT count(owner) FROM outbox.lane), (SELECT count(*) FROM outbox.relay WHERE mode = 'leased')]`), []int64{0, 0})
+	same(t, "the view", look(t, s, o), relay.View{Relays: 1, Free: 8})
+	wantText(t, newOperator(t, db).SetLanes(t.Context(), 4), "competing:1")
+	if err := c.Withdraw(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "lanes taken when it has gone", claim(t, s, o).Lanes, allLanes)
+	wantText(t, c.Register(t.Context(), first, ttl), "leased:2")
+}
+
+// A dead competing relay has no share of the lanes, and neither has a living one that could not register: only leased relays share them.
+func TestACompetingRelayHasNoShare(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	exec(t, db, `INSERT INTO outbox.relay (source, owner, name, version, mode, expires_at) SELECT id, gen_random_uuid(), 'x', '1', 'competing', clock_timestamp() FROM outbox.source`)
+	same(t, "lanes", claim(t, s, owner("a")).Lanes, allLanes)
+}

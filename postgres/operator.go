@@ -152,7 +152,7 @@ func (o *Operator) standIn(ctx context.Context, row sourceRow) error {
 	var alive bool
 	err := o.pool.QueryRow(ctx, `
 SELECT EXISTS (SELECT FROM outbox.lane WHERE source = $1 AND expires_at > clock_timestamp())
-    OR EXISTS (SELECT FROM outbox.relay WHERE source = $1 AND expires_at > clock_timestamp())`, row.id).Scan(&alive)
+    OR EXISTS (SELECT FROM outbox.relay WHERE source = $1 AND mode = 'leased' AND expires_at > clock_timestamp())`, row.id).Scan(&alive)
 	if err != nil || alive {
 		return err
 	}

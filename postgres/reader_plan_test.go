@@ -19,6 +19,8 @@ func questions(b *bench, rows int64) map[string]*question {
 	}
 	released := newWalk(8)
 	released.add([]relay.Key{key("key 7")}, []string{"other-service.topic"}, nil)
+	gained := newWalk(8)
+	gained.add(nil, nil, []int32{5})
 	end := &group{below: rows, since: 3}
 	return map[string]*question{
 		"head":   {limit: 500},
@@ -26,6 +28,7 @@ func questions(b *bench, rows int64) map[string]*question {
 		"ranges": {limit: 500, look: []*group{{spans: []span{{10, 10_000}, {20_000, 90_000}}}}},
 		"below":  {limit: 500, look: []*group{end}},
 		"walk":   {limit: 500, walk: released},
+		"gained": {limit: 500, walk: gained},
 		"beyond": {limit: 500, beyond: true},
 	}
 }
@@ -46,12 +49,15 @@ func TestReadsNeverScanTheTable(t *testing.T) {
 		{"few unpublished, analyzed", "ANALYZE outbox_event"},
 	} {
 		b.exec(state.sql)
-		for name, q := range questions(b, rows) {
-			b.cursor, b.pos = rows-50, rows-50
-			b.wantNoScan(state.name+", "+name, q)
+		for _, lanes := range [][]int32{allLanes, {1, 5}} {
+			b.lanes = newLaneSet(8, lanes)
+			for name, q := range questions(b, rows) {
+				b.cursor, b.pos = rows-50, rows-50
+				b.wantNoScan(fmt.Sprintf("%s, %s, %d lanes", state.name, name, len(lanes)), q)
+			}
+			b.cursor, b.pos = rows, 0
+			b.wantNoScan(fmt.Sprintf("%s, start, %d lanes", state.name, len(lanes)), &question{limit: 500})
 		}
-		b.cursor, b.pos = rows, 0
-		b.wantNoScan(state.name+", start", &question{limit: 500})
 	}
 }
 

@@ -50,8 +50,11 @@ func (o *Operator) SetLanes(ctx context.Context, n int) error {
 	return nil
 }
 
-// setLanes locks the source's row first: whoever claims lanes waits there, and finds the new number.
+// setLanes keeps everybody else out first: whoever claims lanes, or registers to compete for rows, waits, and then finds the new number.
 func setLanes(ctx context.Context, tx pgx.Tx, source uuid.UUID, n int) error {
+	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, modeLock(source)); err != nil {
+		return fmt.Errorf("take the mode lock: %w", err)
+	}
 	var lanes int
 	if err := tx.QueryRow(ctx, `SELECT lanes FROM outbox.source WHERE id = $1 FOR UPDATE`, source).Scan(&lanes); err != nil {
 		return fmt.Errorf("lock the source: %w", err)

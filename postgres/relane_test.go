@@ -205,3 +205,27 @@ func TestChangingTheLanesNeedsTheOwnersRights(t *testing.T) {
 	wantText(t, o.SetLanes(t.Context(), 4), "outbox migrate up")
 	same(t, "the lanes", layout(t, db)[:7], "8 lanes")
 }
+
+// A relay that registers to compete for rows locks lanes as well, in another order: the two must not wait for each other.
+func TestAChangeDuringARegistrationOfACompetingRelayWaits(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	c := openCompeting(t, db)
+	exec(t, db, `UPDATE outbox.lane SET owner = gen_random_uuid(), expires_at = clock_timestamp() - interval '1 ms'`)
+	tx := begin(t, db)
+	if err := setLanes(t.Context(), tx, queryOne[uuid.UUID](t, db, `SELECT id FROM outbox.source`), 4); err != nil {
+		t.Fatal(err)
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- c.Register(t.Context(), owner("competing:1"), ttl) }()
+	eventually(t, "the registration waits", func() bool { return waiting(t, db) > 0 })
+	same(t, "lanes that it has locked meanwhile", queryOne[int](t, db, `
+SELECT count(*) FROM pg_locks WHERE relation = 'outbox.lane'::regclass AND mode = 'RowExclusiveLock'`), 1)
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-failed; err != nil {
+		t.Error(err)
+	}
+	wantText(t, newOperator(t, db).SetLanes(t.Context(), 8), "competing:1")
+}

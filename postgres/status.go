@@ -67,6 +67,8 @@ type LaneStatus struct {
 // RelayStatus is a relay process that was alive within the last day.
 type RelayStatus struct {
 	relay.Owner
+	// Competing tells that it competes for rows and has no lanes.
+	Competing bool
 	StartedAt time.Time
 	SeenAt    time.Time
 	// Remaining is how long the relay counts as alive unless it says so again; zero or less when it is dead.
@@ -256,14 +258,14 @@ WHERE l.source = $1 ORDER BY l.lane`, source)
 
 func readRelays(ctx context.Context, q querier, source uuid.UUID) ([]RelayStatus, error) {
 	rows, err := q.Query(ctx, `
-SELECT owner, name, version, started_at, seen_at, (extract(epoch FROM expires_at - clock_timestamp()) * 1000000)::bigint FROM outbox.relay
+SELECT owner, name, version, mode = 'competing', started_at, seen_at, (extract(epoch FROM expires_at - clock_timestamp()) * 1000000)::bigint FROM outbox.relay
 WHERE source = $1 AND expires_at > clock_timestamp() - interval '24 hours' ORDER BY started_at, owner`, source)
 	if err != nil {
 		return nil, fmt.Errorf("read the relays: %w", err)
 	}
 	return pgx.CollectRows(rows, func(r pgx.CollectableRow) (s RelayStatus, err error) {
 		var remaining int64
-		err = r.Scan(&s.ID, &s.Name, &s.Version, &s.StartedAt, &s.SeenAt, &remaining)
+		err = r.Scan(&s.ID, &s.Name, &s.Version, &s.Competing, &s.StartedAt, &s.SeenAt, &remaining)
 		s.Remaining = microseconds(remaining)
 		return s, err
 	})

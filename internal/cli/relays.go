@@ -15,17 +15,25 @@ import (
 func relays(s postgres.Status) []string {
 	lines, holders := holders(s)
 	does := "waits, seen"
-	if len(lines) == 0 {
+	competing := slices.ContainsFunc(s.Relays, func(r postgres.RelayStatus) bool { return r.Competing && r.Remaining > 0 })
+	switch n := free(s.Lanes); {
+	case competing:
+	case len(lines) == 0:
 		// One that waits would have taken lanes: it has just been stopped, or cannot work.
 		does = "last seen"
 		lines = append(lines, "none has a lane: nothing is published")
-	} else if n := free(s.Lanes); n > 0 {
+	case n > 0:
 		lines = append(lines, fmt.Sprintf("nobody: %s, whose events wait until a relay takes them", plural(n, "lane")))
 	}
 	for _, r := range s.Relays {
-		if !slices.Contains(holders, r.ID) && r.Remaining > 0 {
-			lines = append(lines, fmt.Sprintf("%s: %s %d s ago", printable(r.Name), does, int(s.At.Sub(r.SeenAt).Round(time.Second).Seconds())))
+		if slices.Contains(holders, r.ID) || r.Remaining <= 0 {
+			continue
 		}
+		what := does
+		if r.Competing {
+			what = "competes for rows, seen"
+		}
+		lines = append(lines, fmt.Sprintf("%s: %s %d s ago", printable(r.Name), what, int(s.At.Sub(r.SeenAt).Round(time.Second).Seconds())))
 	}
 	return lines
 }

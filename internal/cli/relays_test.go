@@ -42,6 +42,11 @@ func TestStatusTellsWhoPublishesAndWhoWaits(t *testing.T) {
 			[]postgres.RelayStatus{known(one, "a:1", time.Second)},
 			[]string{"none has a lane: nothing is published", "a:1: last seen 1 s ago"},
 		},
+		"one competes": {
+			[]postgres.LaneStatus{{}},
+			[]postgres.RelayStatus{{Owner: relay.Owner{Name: "c:1"}, Competing: true, SeenAt: now.Add(-time.Second), Remaining: time.Second}, known(one, "a:1", time.Second)},
+			[]string{"c:1: competes for rows, seen 1 s ago", "a:1: waits, seen 1 s ago"},
+		},
 		"the owner went": {
 			[]postgres.LaneStatus{held(one, "", 3*time.Second)}, nil,
 			[]string{"a relay that is not seen any more: 1 lane, lease ends in 3 s"},

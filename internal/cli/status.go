@@ -97,6 +97,7 @@ type relayObject struct {
 	Version   string    `json:"version"`
 	StartedAt time.Time `json:"started_at"`
 	SeenAt    time.Time `json:"seen_at"`
+	Competing bool      `json:"competing"`
 	Alive     bool      `json:"alive"`
 	Lanes     int       `json:"lanes"`
 }
@@ -114,7 +115,7 @@ func statusJSON(s postgres.Status) statusObject {
 		o.Topics = append(o.Topics, topicObject{t.Topic, t.Pending, t.OldestAge.Seconds(), t.ParkedKeys, t.HeldCode, t.HeldReason})
 	}
 	for _, r := range s.Relays {
-		o.Relays = append(o.Relays, relayObject{r.ID.String(), r.Name, r.Version, r.StartedAt, r.SeenAt, r.Remaining > 0, lanesOf(s.Lanes, r.ID)})
+		o.Relays = append(o.Relays, relayObject{r.ID.String(), r.Name, r.Version, r.StartedAt, r.SeenAt, r.Competing, r.Remaining > 0, lanesOf(s.Lanes, r.ID)})
 	}
 	return o
 }

@@ -16,7 +16,7 @@ func TestRelaysThatComeAndGoInOrderCostNothing(t *testing.T) {
 		seen := l.ledger.size()
 		l.await("50 more transactions are committed", func() bool { return l.ledger.size() > seen+50 })
 	}
-	for round := range 2 * slots {
+	for round := range slots {
 		more()
 		l.relays[(round+1)%slots].start()
 		more()

@@ -112,7 +112,7 @@ func (f *facility) binary(t *testing.T, build string) string {
 	}
 	const top = "../.."
 	bin := filepath.Join(f.dir, "outbox-"+build)
-	args := []string{"build", "-o", bin}
+	args := []string{"build", "-ldflags", "-s -w", "-o", bin} // without what debuggers want, half the time
 	if os.Getenv("OUTBOX_CHAOS_RACE") != "" {
 		args = append(args, "-race")
 	}

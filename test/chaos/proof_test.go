@@ -31,6 +31,8 @@ func scenarios() []scenario {
 		{"two-snapshots", history.Turned, setup{keys: 10, args: []string{"--poll-interval", "10ms"}}, fillHolesWhileReading},
 		{"client-left-alive", history.Straggler, setup{relays: 2}, cutOffTheOwner},
 		{"zombie-parks", history.Parked, setup{relays: 2, args: []string{"--drain-timeout", "60s"}}, delayTheParking},
+		{"gives-back-at-once", history.Unexplained, setup{relays: 2, keys: 30}, joinWhileTheBrokersAreSilent},
+		{"newer-do-not-wait", history.Turned, setup{relays: 2, keys: 30, args: []string{"--batch-size", "50"}}, inheritABacklog},
 	}
 }
 
@@ -264,4 +266,46 @@ func delayTheParking(l *lab) {
 	l.settled("the events that the owner had")
 	owner.db.Heal()
 	poll(while, func() bool { return l.count("SELECT count(*) FROM outbox.parked_key") > 0 })
+}
+
+// joinWhileTheBrokersAreSilent starts a second relay while the first has events of every lane with brokers that do not answer. That is no fault: the
+// lanes have to wait, and nothing may come twice.
+func joinWhileTheBrokersAreSilent(l *lab) {
+	owner, heir := l.relays[0], l.relays[1]
+	for _, link := range owner.kafka {
+		link.Cut()
+	}
+	for _, s := range l.streams {
+		l.mustWrite(s, 3)
+	}
+	heir.start()
+	l.await("the second relay is registered", func() bool { return l.count("SELECT count(*) FROM outbox.relay") == 2 })
+	poll(while, func() bool { return l.unpublished() < 3*len(l.streams) })
+	for _, link := range owner.kafka {
+		link.Heal()
+	}
+	l.settled("the events that the owner had")
+	for _, s := range l.streams {
+		l.mustWrite(s, 1)
+	}
+}
+
+// inheritABacklog lets a relay gain the lanes of one that was killed, with many events in them, while the writers go on.
+func inheritABacklog(l *lab) {
+	owner, heir := l.relays[0], l.relays[1]
+	heir.start()
+	lanes := func() int { return l.count("SELECT count(DISTINCT owner) FROM outbox.lane") }
+	l.await("both have lanes", func() bool { return lanes() == 2 })
+	over := l.begin(history.Fault{What: "kill -9", Repeats: true})
+	owner.kill()
+	over()
+	for _, s := range l.streams {
+		l.mustWrite(s, 100)
+	}
+	l.await("the heir has every lane and nearly no backlog", func() bool {
+		for _, s := range l.streams {
+			l.mustWrite(s, 1)
+		}
+		return lanes() == 1 && l.unpublished() < 100
+	})
 }
