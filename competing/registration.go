@@ -18,14 +18,20 @@ type registration struct {
 	ttl     time.Duration
 	silence time.Duration
 	now     func() time.Time
-	// destroy silences the relay. It runs on a timer's goroutine, so that no slow statement can delay it.
-	destroy func()
+	// publisher is silent from the deadline on by its own clock, also when the whole process stands still until then, and is destroyed by a timer.
+	publisher silencer
 
 	mu sync.Mutex
 	// deadline is when the relay must be silent.
 	deadline      time.Time
 	timer         *time.Timer
 	lost, stopped bool
+}
+
+// silencer is what the registration needs of a [relay.Publisher].
+type silencer interface {
+	SilentFrom(t time.Time)
+	Destroy()
 }
 
 // register registers and starts the countdown.
@@ -37,6 +43,7 @@ func (g *registration) register(ctx context.Context) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.deadline = sent.Add(g.silence)
+	g.publisher.SilentFrom(g.deadline)
 	g.timer = time.AfterFunc(g.deadline.Sub(g.now()), g.expire)
 	return nil
 }
@@ -49,7 +56,7 @@ func (g *registration) expire() {
 		return
 	}
 	g.lost = true
-	g.destroy()
+	g.publisher.Destroy()
 }
 
 func (g *registration) expired() bool {
@@ -73,6 +80,7 @@ func (g *registration) extend(sent time.Time) bool {
 		return false
 	}
 	g.deadline = sent.Add(g.silence)
+	g.publisher.SilentFrom(g.deadline)
 	g.timer.Reset(g.deadline.Sub(g.now()))
 	return true
 }
@@ -83,6 +91,7 @@ func (g *registration) stop() {
 	defer g.mu.Unlock()
 	g.stopped = true
 	g.timer.Stop()
+	g.publisher.SilentFrom(time.Time{})
 }
 
 // run renews until ctx ends. It returns relay.ErrLeaseLost, or why it cannot know.

@@ -21,10 +21,27 @@ func (r registrar) Renew(ctx context.Context, _ relay.Owner, _ time.Duration) er
 }
 func (r registrar) Withdraw(context.Context, relay.Owner) error { return nil }
 
+// silenced is a publisher that notes when it is silenced.
+type silenced struct {
+	since time.Time
+	// limit is the last that was set, by that clock; after is when it was destroyed.
+	limit, after time.Duration
+}
+
+func (s *silenced) SilentFrom(t time.Time) {
+	if s.limit = 0; !t.IsZero() {
+		s.limit = t.Sub(s.since)
+	}
+}
+
+func (s *silenced) Destroy() { s.after = time.Since(s.since) }
+
 // outcome is when the relay was silenced and when its renewals ended, since it registered, and with what.
 type outcome struct {
 	silenced, ended time.Duration
-	err             error
+	// limit is from when on the publisher may send nothing, whatever becomes of this process.
+	limit time.Duration
+	err   error
 }
 
 // keep registers for 15 s, of which 9 may be used, and runs until the renewals end.
@@ -32,16 +49,19 @@ func keep(t *testing.T, renew func(context.Context) error) (o outcome) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
+		p := &silenced{since: began}
 		g := &registration{
-			source: registrar{renew}, ttl: 15 * time.Second, silence: 9 * time.Second, now: time.Now,
-			destroy: func() { o.silenced = time.Since(began) },
+			source: registrar{renew}, ttl: 15 * time.Second, silence: 9 * time.Second, now: time.Now, publisher: p,
 		}
 		if err := g.register(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		o.err = g.run(t.Context())
-		o.ended = time.Since(began)
+		o.silenced, o.ended, o.limit = p.after, time.Since(began), p.limit
 		g.stop()
+		if p.limit != 0 {
+			t.Errorf("after the registration the limit is still %s", p.limit)
+		}
 	})
 	return o
 }
@@ -49,7 +69,7 @@ func keep(t *testing.T, renew func(context.Context) error) (o outcome) {
 func TestARelayIsSilentBeforeItsRegistrationEnds(t *testing.T) {
 	t.Parallel()
 	hangs := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-	if o := keep(t, hangs); o.silenced != 9*time.Second || !errors.Is(o.err, relay.ErrLeaseLost) {
+	if o := keep(t, hangs); o.silenced != 9*time.Second || o.limit != 9*time.Second || !errors.Is(o.err, relay.ErrLeaseLost) {
 		t.Errorf("renewals that hang: %+v, want silence after 9s and ErrLeaseLost", o)
 	}
 	n := 0
@@ -60,7 +80,7 @@ func TestARelayIsSilentBeforeItsRegistrationEnds(t *testing.T) {
 		return hangs(ctx)
 	}
 	// The renewal that succeeded was sent after 5 s.
-	if o := keep(t, once); o.silenced != 14*time.Second {
+	if o := keep(t, once); o.silenced != 14*time.Second || o.limit != 14*time.Second {
 		t.Errorf("the second renewal hangs: %+v, want silence after 14s", o)
 	}
 }

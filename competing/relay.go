@@ -148,7 +148,7 @@ func (r *Relay) term(ctx context.Context) error {
 	}
 	g := &registration{
 		source: r.source, owner: r.owner, ttl: r.cfg.LeaseTTL, silence: silence(r.cfg.LeaseTTL, r.publisher.MaxDelay()),
-		now: r.cfg.now, destroy: r.publisher.Destroy,
+		now: r.cfg.now, publisher: r.publisher,
 	}
 	if err := r.try(ctx, g.register); err != nil {
 		return err
