@@ -100,11 +100,11 @@ func (k *keeper) stop() {
 	k.publisher.SilentFrom(time.Time{})
 }
 
-// due tells that the next renewal is due.
-func (k *keeper) due() bool {
+// dueIn is how long it is until the next renewal; not more than zero when it is due.
+func (k *keeper) dueIn() time.Duration {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.now().Sub(k.deadline.Add(-k.silence)) >= k.ttl/3
+	return k.ttl/3 - k.now().Sub(k.deadline.Add(-k.silence))
 }
 
 // current is the claim as it is now.

@@ -28,19 +28,20 @@ const (
 // keep renews the leases and shares the lanes out until ctx ends.
 func (t *term) keep(ctx context.Context) error {
 	s := &share{term: t}
-	tick := time.NewTicker(min(lookEvery, t.cfg.LookInterval))
-	defer tick.Stop()
 	looked := t.cfg.now()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
 	for {
+		timer.Reset(s.pause(looked))
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case <-timer.C:
 		}
 		var err error
 		now := t.cfg.now()
 		switch {
-		case t.keeper.due():
+		case t.keeper.dueIn() <= 0:
 			err = t.keeper.renew(ctx)
 		case t.stopping.Load():
 		case len(s.leaving) > 0:
@@ -53,6 +54,18 @@ func (t *term) keep(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// pause is the time until there is something to do: the next renewal, the next look, or a look at the lanes that are to be left.
+func (s *share) pause(looked time.Time) time.Duration {
+	next := s.cfg.LookInterval - s.cfg.now().Sub(looked)
+	if len(s.leaving) > 0 {
+		next = lookEvery
+	}
+	if s.stopping.Load() {
+		next = s.cfg.LookInterval
+	}
+	return max(0, min(next, s.keeper.dueIn()))
 }
 
 // look asks how the lanes are shared out, and takes or begins to leave what differs from the fair share.
