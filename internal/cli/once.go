@@ -108,11 +108,11 @@ func (o *onceReport) source(ctx context.Context, s sourceState, p *part) error {
 	if s.Made {
 		stats = s.Engine.Stats()
 	}
-	if s.Err != nil {
+	if s.Err != nil { //nolint:nilerr // the caller tells it; this is the report beside it
 		o.line("failed after %s", plural(int(stats.Settled), "event"))
 		return nil
 	}
-	if err := ctx.Err(); err != nil {
+	if ctx.Err() != nil {
 		return fmt.Errorf("%sstopped after %s: the rest stays unpublished", o.prefix, plural(int(stats.Settled), "event"))
 	}
 	parked, err := p.operator.Parked(ctx)

@@ -41,7 +41,7 @@ func (f *fake) leads(ctx context.Context) error {
 // source makes the engines of one member, the last one again and again.
 type source struct {
 	mu   sync.Mutex
-	runs []func(*fake, context.Context) error
+	runs []func(context.Context, *fake) error
 	made int
 }
 
@@ -51,7 +51,7 @@ func (s *source) make() (*fake, error) {
 	run := s.runs[min(s.made, len(s.runs)-1)]
 	s.made++
 	f := &fake{}
-	f.run = func(ctx context.Context) error { return run(f, ctx) }
+	f.run = func(ctx context.Context) error { return run(ctx, f) }
 	return f, nil
 }
 
@@ -61,17 +61,17 @@ func (s *source) attempts() int {
 	return s.made
 }
 
-func works(f *fake, ctx context.Context) error { return f.leads(ctx) }
+func works(ctx context.Context, f *fake) error { return f.leads(ctx) }
 
-func ends(*fake, context.Context) error { return nil }
+func ends(context.Context, *fake) error { return nil }
 
-func fails(err error) func(*fake, context.Context) error {
-	return func(*fake, context.Context) error { return err }
+func fails(err error) func(context.Context, *fake) error {
+	return func(context.Context, *fake) error { return err }
 }
 
 // failsAfter tries for some time.
-func failsAfter(d time.Duration, err error) func(*fake, context.Context) error {
-	return func(_ *fake, ctx context.Context) error {
+func failsAfter(d time.Duration, err error) func(context.Context, *fake) error {
+	return func(ctx context.Context, _ *fake) error {
 		select {
 		case <-ctx.Done():
 			return nil
@@ -117,8 +117,8 @@ func errs(f *Fleet[*fake]) string {
 func TestASourceThatDoesNotComeUpTouchesNoOtherAndIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		bad := &source{runs: []func(*fake, context.Context) error{fails(errConfig), fails(errConfig), works}}
-		good := &source{runs: []func(*fake, context.Context) error{works}}
+		bad := &source{runs: []func(context.Context, *fake) error{fails(errConfig), fails(errConfig), works}}
+		good := &source{runs: []func(context.Context, *fake) error{works}}
 		f := fleetOf(Config{}, bad, good)
 		stop := started(t, f)
 		synctest.Wait()
@@ -142,7 +142,7 @@ func TestASourceThatDoesNotComeUpTouchesNoOtherAndIsTriedAgain(t *testing.T) {
 func TestAFailureThatIsThereAtTheStopIsReported(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f := fleetOf(Config{}, &source{runs: []func(*fake, context.Context) error{fails(errConfig), failsAfter(time.Hour, errOutage)}}, &source{runs: []func(*fake, context.Context) error{works}})
+		f := fleetOf(Config{}, &source{runs: []func(context.Context, *fake) error{fails(errConfig), failsAfter(time.Hour, errOutage)}}, &source{runs: []func(context.Context, *fake) error{works}})
 		stop := started(t, f)
 		<-time.After(firstPause + time.Minute) // The second attempt is under way, and has not come up.
 		err := stop()
@@ -155,18 +155,18 @@ func TestAFailureThatIsThereAtTheStopIsReported(t *testing.T) {
 func TestTheProcessEndsWhenNoSourceComesUp(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		runs   []func(*fake, context.Context) error
+		runs   []func(context.Context, *fake) error
 		config bool
 		after  time.Duration
 	}{
-		"one source":        {[]func(*fake, context.Context) error{fails(errConfig)}, true, 0},
-		"all misconfigured": {[]func(*fake, context.Context) error{fails(errConfig), fails(errConfig)}, true, 0},
-		"one in an outage":  {[]func(*fake, context.Context) error{fails(errConfig), failsAfter(30*time.Second, errOutage)}, false, 30 * time.Second},
+		"one source":        {[]func(context.Context, *fake) error{fails(errConfig)}, true, 0},
+		"all misconfigured": {[]func(context.Context, *fake) error{fails(errConfig), fails(errConfig)}, true, 0},
+		"one in an outage":  {[]func(context.Context, *fake) error{fails(errConfig), failsAfter(30*time.Second, errOutage)}, false, 30 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var sources []*source
 			for _, run := range c.runs {
-				sources = append(sources, &source{runs: []func(*fake, context.Context) error{run}})
+				sources = append(sources, &source{runs: []func(context.Context, *fake) error{run}})
 			}
 			began := time.Now()
 			err := fleetOf(Config{}, sources...).Run(t.Context())
@@ -184,8 +184,8 @@ func TestTheProcessEndsWhenNoSourceComesUp(t *testing.T) {
 func TestASourceThatCameUpLaterKeepsTheProcessAlive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		late := &source{runs: []func(*fake, context.Context) error{fails(errConfig), works}}
-		slow := &source{runs: []func(*fake, context.Context) error{failsAfter(30*time.Second, errOutage)}}
+		late := &source{runs: []func(context.Context, *fake) error{fails(errConfig), works}}
+		slow := &source{runs: []func(context.Context, *fake) error{failsAfter(30*time.Second, errOutage)}}
 		f := fleetOf(Config{}, late, slow)
 		stop := started(t, f)
 		<-time.After(time.Minute)
@@ -214,7 +214,7 @@ func TestThePauseGrowsToItsLimit(t *testing.T) {
 			<-ctx.Done()
 		}
 	}}
-	f := fleetOf(cfg, &source{runs: []func(*fake, context.Context) error{fails(errConfig)}}, &source{runs: []func(*fake, context.Context) error{works}})
+	f := fleetOf(cfg, &source{runs: []func(context.Context, *fake) error{fails(errConfig)}}, &source{runs: []func(context.Context, *fake) error{works}})
 	stop := started(t, f)
 	<-enough
 	if err := stop(); err == nil {
@@ -228,9 +228,9 @@ func TestThePauseGrowsToItsLimit(t *testing.T) {
 
 func TestOnceTriesEachSourceOnce(t *testing.T) {
 	t.Parallel()
-	bad := &source{runs: []func(*fake, context.Context) error{fails(errConfig)}}
-	slow := &source{runs: []func(*fake, context.Context) error{ends}}
-	last := &source{runs: []func(*fake, context.Context) error{fails(errOutage)}}
+	bad := &source{runs: []func(context.Context, *fake) error{fails(errConfig)}}
+	slow := &source{runs: []func(context.Context, *fake) error{ends}}
+	last := &source{runs: []func(context.Context, *fake) error{fails(errOutage)}}
 	err := fleetOf(Config{Once: true}, bad, slow, last).Run(t.Context())
 	if err == nil || err.Error() != "a: "+errConfig.Error()+"\nc: nobody answers" || errors.Is(err, relay.ErrConfiguration) {
 		t.Errorf("got %v", err)
@@ -243,12 +243,12 @@ func TestOnceTriesEachSourceOnce(t *testing.T) {
 func TestAStopDrainsAllAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		drains := func(f *fake, ctx context.Context) error {
+		drains := func(ctx context.Context, f *fake) error {
 			_ = f.leads(ctx)
 			<-time.After(10 * time.Second)
 			return &relay.DrainError{Outstanding: 1}
 		}
-		f := fleetOf(Config{}, &source{runs: []func(*fake, context.Context) error{drains}}, &source{runs: []func(*fake, context.Context) error{drains}})
+		f := fleetOf(Config{}, &source{runs: []func(context.Context, *fake) error{drains}}, &source{runs: []func(context.Context, *fake) error{drains}})
 		stop := started(t, f)
 		synctest.Wait()
 		began := time.Now()
@@ -262,7 +262,7 @@ func TestAStopDrainsAllAtTheSameTime(t *testing.T) {
 
 func TestAnEngineThatCannotBeMadeFailsItsSourceOnly(t *testing.T) {
 	t.Parallel()
-	good := &source{runs: []func(*fake, context.Context) error{ends}}
+	good := &source{runs: []func(context.Context, *fake) error{ends}}
 	f := New([]Member[*fake]{
 		{Name: "a", Make: func() (*fake, error) { return nil, errOutage }},
 		{Name: "b", Make: good.make},
@@ -278,8 +278,8 @@ func TestAnEngineThatCannotBeMadeFailsItsSourceOnly(t *testing.T) {
 func TestASourceThatCameUpLaterIsNoFailureThoughNobodyLooked(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		late := &source{runs: []func(*fake, context.Context) error{fails(errConfig), works}}
-		stop := started(t, fleetOf(Config{}, late, &source{runs: []func(*fake, context.Context) error{works}}))
+		late := &source{runs: []func(context.Context, *fake) error{fails(errConfig), works}}
+		stop := started(t, fleetOf(Config{}, late, &source{runs: []func(context.Context, *fake) error{works}}))
 		<-time.After(time.Minute)
 		synctest.Wait()
 		if err := stop(); err != nil {
