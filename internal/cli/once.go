@@ -108,9 +108,9 @@ func (o *onceReport) source(ctx context.Context, s sourceState, p *part) error {
 	if s.Made {
 		stats = s.Engine.Stats()
 	}
-	if s.Err != nil { //nolint:nilerr // the caller tells it; this is the report beside it
+	if s.Err != nil {
 		o.line("failed after %s", plural(int(stats.Settled), "event"))
-		return nil
+		return nil //nolint:nilerr // the caller tells it; this is the report beside it
 	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("%sstopped after %s: the rest stays unpublished", o.prefix, plural(int(stats.Settled), "event"))
