@@ -53,12 +53,14 @@ func kinds() []kind {
 		{name: "kill -9", target: aRelay, weight: 4, shortest: 100 * ms, longest: outlast, repeats: true, begin: killRelay},
 		{name: "freeze", target: aRelay, weight: 3, shortest: 2 * time.Second, longest: leaseTTL + 5*time.Second, repeats: true, freezes: true, begin: freezeRelay},
 		{name: "clean restart", target: aRelay, weight: 4, longest: 3 * time.Second, begin: restartRelay},
+		{name: "goes and comes back", target: aRelay, weight: 1, shortest: 5 * time.Second, longest: 10 * time.Second, begin: restartRelay},
 
 		{name: "restart", target: theDatabase, weight: 1, longest: time.Second, repeats: true, begin: restartDatabase},
 		{name: "crash", target: theDatabase, weight: 1, longest: time.Second, repeats: true, begin: crashDatabase},
 		{name: "no more connections", target: theDatabase, weight: 1, shortest: time.Second, longest: 5 * time.Second, repeats: true, begin: fillDatabase},
 		{name: "unpublished rows locked", target: theDatabase, weight: 1, shortest: time.Second, longest: 12 * time.Second, repeats: true, begin: lockRows},
 		{name: "lanes locked", target: theDatabase, weight: 1, shortest: time.Second, longest: outlast, repeats: true, begin: lockLanes},
+		{name: "table locked", target: theDatabase, weight: 1, shortest: time.Second, longest: 12 * time.Second, repeats: true, begin: lockTable},
 		{name: "one connection of a relay terminated", target: aRelaysDatabase, weight: 4, repeats: true, begin: terminate},
 
 		{name: "database cut off", target: aRelaysDatabase, weight: 2, shortest: time.Second, longest: outlast, repeats: true, begin: cutDatabase},
@@ -150,6 +152,9 @@ func lockRows(l *lab, _ step) func() {
 
 func lockLanes(l *lab, _ step) func() { return l.lock("SELECT 1 FROM outbox.lane FOR UPDATE") }
 
+// lockTable keeps everybody from the table, as a change of its columns does. The writers wait too.
+func lockTable(l *lab, _ step) func() { return l.lock("LOCK TABLE outbox_event") }
+
 // lock runs a statement and keeps its locks. While the database is away there is nothing to be locked.
 func (l *lab) lock(sql string) func() {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -180,118 +185,6 @@ ORDER BY backend_start OFFSET $2::integer % greatest(1, (SELECT count(*)::intege
 	_, _ = l.pool.Exec(ctx, "SELECT pg_terminate_backend($1)", pid) // one that is gone is what was wanted
 	l.t.Logf("    terminated backend %d, whose last statement was %.60q", pid, query)
 	return nil
-}
-
-func cutDatabase(l *lab, s step) func() {
-	db := l.relays[s.relay].db
-	db.Cut()
-	return db.Heal
-}
-
-// loseDatabase ends as when the way between has forgotten the connections: they are reset.
-func loseDatabase(l *lab, s step) func() {
-	db := l.relays[s.relay].db
-	db.Cut()
-	return func() {
-		db.Reset()
-		db.Heal()
-	}
-}
-
-func resetDatabase(l *lab, s step) func() {
-	l.relays[s.relay].db.Reset()
-	return nil
-}
-
-func halfCloseDatabase(l *lab, s step) func() {
-	l.relays[s.relay].db.HalfClose()
-	return nil
-}
-
-func slowDatabase(l *lab, s step) func() {
-	db := l.relays[s.relay].db
-	db.Slow(time.Duration(20+s.dice%200) * ms)
-	return db.Heal
-}
-
-func killBroker(l *lab, s step) func() {
-	n := l.cluster.Nodes()[s.node]
-	if err := n.Kill(); err != nil {
-		l.t.Error(err)
-	}
-	return func() { l.restartNode(s) }
-}
-
-func restartBroker(l *lab, s step) func() {
-	n := l.cluster.Nodes()[s.node]
-	if err := n.Stop(); err != nil {
-		l.t.Error(err)
-	}
-	return func() { l.restartNode(s) }
-}
-
-func (l *lab) restartNode(s step) {
-	if err := l.cluster.Nodes()[s.node].Restart(context.Background()); err != nil {
-		l.t.Error(err)
-	}
-}
-
-func freezeBroker(l *lab, s step) func() {
-	n := l.cluster.Nodes()[s.node]
-	if err := n.Pause(); err != nil {
-		l.t.Error(err)
-	}
-	return func() {
-		if err := n.Continue(); err != nil {
-			l.t.Error(err)
-		}
-	}
-}
-
-func cutBrokers(l *lab, s step) func() {
-	for _, link := range l.relays[s.relay].kafka {
-		link.Cut()
-	}
-	return func() {
-		for _, link := range l.relays[s.relay].kafka {
-			link.Heal()
-		}
-	}
-}
-
-func loseBrokers(l *lab, s step) func() {
-	cutBrokers(l, s)
-	return func() {
-		for _, link := range l.relays[s.relay].kafka {
-			link.Reset()
-			link.Heal()
-		}
-	}
-}
-
-func resetBrokers(l *lab, s step) func() {
-	for _, link := range l.relays[s.relay].kafka {
-		link.Reset()
-	}
-	return nil
-}
-
-func halfCloseBrokers(l *lab, s step) func() {
-	for _, link := range l.relays[s.relay].kafka {
-		link.HalfClose()
-	}
-	return nil
-}
-
-func slowBrokers(l *lab, s step) func() {
-	for _, link := range l.relays[s.relay].kafka {
-		link.Slow(time.Duration(5+s.dice%100) * ms)
-	}
-	return func() {
-		for _, link := range l.relays[s.relay].kafka {
-			link.Heal()
-		}
-	}
 }
 
 // what says to people what a step does.

@@ -5,8 +5,10 @@ package chaos_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/outbox-relay/outbox/test/chaos/history"
@@ -103,4 +105,25 @@ func (l *lab) inflict(s step) {
 		<-time.After(afterglow)
 	}
 	over()
+}
+
+func TestAPlanFollowsFromItsSeedAndHasEveryFault(t *testing.T) {
+	draw := func(seed uint64) plan { return newPlan(rand.New(rand.NewPCG(seed, 0)), 2*time.Hour, slots, 3) }
+	one := draw(1)
+	if again := draw(1); again.String() != one.String() {
+		t.Errorf("the same seed gives another plan:\n%s\n%s", one, again)
+	}
+	if other := draw(2); other.String() == one.String() {
+		t.Error("another seed gives the same plan")
+	}
+	for _, k := range kinds() {
+		if !slices.ContainsFunc(one, func(s step) bool { return s.kind.name == k.name && s.kind.target == k.target }) {
+			t.Errorf("two hours without %q of target %d", k.name, k.target)
+		}
+	}
+	for _, s := range newPlan(rand.New(rand.NewPCG(1, 0)), 2*time.Hour, slots, 1) {
+		if s.kind.nodes > 1 || s.node > 0 {
+			t.Fatalf("one broker is asked for %s", s.what())
+		}
+	}
 }

@@ -155,7 +155,12 @@ func compareStreams(a, b history.Stream) int {
 
 // draw draws the next change of a writer.
 func (l *lab) draw(r *rand.Rand) change {
-	stream := func() history.Stream { return l.streams[r.IntN(len(l.streams))] }
+	stream := func() history.Stream {
+		if r.IntN(5) == 0 {
+			return l.streams[0] // a hot key
+		}
+		return l.streams[r.IntN(len(l.streams))]
+	}
 	c := change{events: map[history.Stream]int{stream(): 1}}
 	switch p := r.IntN(100); {
 	case p < 50:
@@ -169,6 +174,9 @@ func (l *lab) draw(r *rand.Rand) change {
 		c.rollback = true
 	case p < 92:
 		c.undo = true
+	case p < 93:
+		c.events = map[history.Stream]int{stream(): 100 + r.IntN(500)}
+		c.rollback = r.IntN(2) == 0
 	default:
 		pause := time.Duration(r.IntN(2000)) * time.Millisecond
 		c.meanwhile = func() { <-time.After(pause) }

@@ -9,6 +9,40 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 )
 
+func killBroker(l *lab, s step) func() {
+	n := l.cluster.Nodes()[s.node]
+	if err := n.Kill(); err != nil {
+		l.t.Error(err)
+	}
+	return func() { l.restartNode(s) }
+}
+
+func restartBroker(l *lab, s step) func() {
+	n := l.cluster.Nodes()[s.node]
+	if err := n.Stop(); err != nil {
+		l.t.Error(err)
+	}
+	return func() { l.restartNode(s) }
+}
+
+func (l *lab) restartNode(s step) {
+	if err := l.cluster.Nodes()[s.node].Restart(context.Background()); err != nil {
+		l.t.Error(err)
+	}
+}
+
+func freezeBroker(l *lab, s step) func() {
+	n := l.cluster.Nodes()[s.node]
+	if err := n.Pause(); err != nil {
+		l.t.Error(err)
+	}
+	return func() {
+		if err := n.Continue(); err != nil {
+			l.t.Error(err)
+		}
+	}
+}
+
 // moveLeaders gives every partition another preferred leader, and has that one elected.
 func moveLeaders(l *lab, _ step) func() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
