@@ -62,7 +62,7 @@ func (s seeded) test(t *testing.T) {
 	for _, relay := range l.relays {
 		relay.start()
 	}
-	stop := l.writers(12, 40*time.Millisecond, s.seed)
+	stop := l.writers(12, 10*time.Millisecond, s.seed)
 	l.await("the first transactions are published", func() bool {
 		return l.count("SELECT count(*) FROM outbox.source WHERE first_published_at IS NOT NULL") > 0
 	})

@@ -172,9 +172,9 @@ func (l *lab) draw(r *rand.Rand) change {
 		}
 	case p < 85:
 		c.rollback = true
-	case p < 92:
+	case p < 96:
 		c.undo = true
-	case p < 93:
+	case p < 97:
 		c.events = map[history.Stream]int{stream(): 100 + r.IntN(500)}
 		c.rollback = r.IntN(2) == 0
 	default:
