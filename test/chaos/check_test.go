@@ -161,12 +161,17 @@ func (l *lab) interruptions() []history.Fault {
 
 // complaints are what the relays have said or done that no fault explains.
 func (l *lab) complaints() []string {
+	l.mu.Lock()
+	calm := len(l.faults) == 0
+	l.mu.Unlock()
 	var found []string
 	for _, r := range l.relays {
 		found = append(found, r.unexpected()...)
 		said, rest := r.lines()
 		for _, line := range said {
-			if strings.Contains(line.Msg, "the sweep found") || strings.Contains(line.Msg, "somebody else settles") {
+			// After a lease was lost, what somebody else has settled is no surprise.
+			settles := strings.Contains(line.Msg, "somebody else settles") && calm
+			if strings.Contains(line.Msg, "the sweep found") || settles {
 				found = append(found, fmt.Sprintf("%s says: %s", r.name(), line.Msg))
 			}
 		}
