@@ -94,7 +94,7 @@ func (p *Proxy) HalfClose() {
 	}
 }
 
-// Watch has f called with every piece of data before it is passed on; nil ends that. f may hold the proxy.
+// Watch has f called with every piece of data before it is passed on, or held; nil ends that. f may hold the proxy.
 func (p *Proxy) Watch(f func(Direction, []byte)) { p.change(func() { p.watch = f }) }
 
 // Ports are the local ports of the connections to the server: by them the server knows its clients.
