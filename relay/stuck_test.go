@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -138,4 +139,43 @@ func TestOnceEndsWhenRowsThatCannotBeSettledLeaveNoRoom(t *testing.T) {
 			t.Errorf("run: %v, want that the events leave no room", err)
 		}
 	})
+}
+
+// Somebody who marks rows without a lease is said and counted; whoever took over when the lease had run out is not.
+func TestForeignSettlesAreThoseOfNobodysLease(t *testing.T) {
+	for name, late := range map[string]bool{"in the lease": false, "after it": true} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(w *world) {
+				w.table.insertMany(3, spread(3))
+				r := w.relay(Config{})
+				r.source.before.set(func(_ context.Context, op string) error {
+					if late && op == "renew" {
+						return errBroken
+					}
+					if op != "settle" {
+						return nil
+					}
+					if late {
+						<-time.After(testSilence + time.Second)
+					}
+					w.table.mu.Lock()
+					defer w.table.mu.Unlock()
+					for _, row := range w.table.rows {
+						row.published = true
+					}
+					return nil
+				})
+				r.start()
+				w.until("settled", func() bool { return r.settler.waiting() == 0 && w.table.open() == 0 })
+				r.wantStopped()
+				want := int64(3)
+				if late {
+					want = 0
+				}
+				if n := r.Stats().ForeignSettles; n != want || r.log.count("somebody else settles") != min(1, int(want)) {
+					t.Errorf("%d foreign settles, want %d; log:\n%s", n, want, r.log.text.String())
+				}
+			})
+		})
+	}
 }

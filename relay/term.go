@@ -260,6 +260,18 @@ func (t *term) settled(s settlement) {
 		t.gate.stick(s.unsettled.Refs)
 	}
 	t.countSettled(s)
+	if foreign := len(s.refs) - s.found; foreign > 0 && !t.keeper.expired() {
+		t.noteForeign(foreign)
+	}
+}
+
+// noteForeign counts events that were settled before, or deleted, while their lanes were this relay's. What an earlier term left behind, or one whose lease
+// has run out, may have been settled by the next owner.
+func (r *Relay) noteForeign(events int) {
+	if r.counters.foreign.Add(int64(events)) == int64(events) {
+		r.cfg.Logger.Warn("somebody else settles this table", "table", r.info.Name, "events", events,
+			"note", "two relays without a common lease publish events twice and out of order")
+	}
 }
 
 func (r *Relay) countSettled(s settlement) {
@@ -267,12 +279,6 @@ func (r *Relay) countSettled(s settlement) {
 		r.noteUnsettled(s.unsettled)
 	}
 	r.counters.settled.Add(int64(s.found))
-	if foreign := len(s.refs) - s.found; foreign > 0 {
-		if r.counters.foreign.Add(int64(foreign)) == int64(foreign) {
-			r.cfg.Logger.Warn("somebody else settles this table", "table", r.info.Name, "events", foreign,
-				"note", "two relays without a common lease publish events twice and out of order")
-		}
-	}
 }
 
 func (r *Relay) countError(c Class) {
