@@ -242,7 +242,7 @@ func TestTopicsHeldByTwoRelaysAreShownOnce(t *testing.T) {
 	hold(a, oa, "payments")
 	exec(t, db, `UPDATE outbox.relay SET expires_at = clock_timestamp() - interval '1 ms' WHERE owner = $1`, ob.ID)
 	same(t, "held topics when b is dead", shown(), []string{"payments said by a"})
-	if err := a.Leave(t.Context(), oa); err != nil {
+	if err := a.Leave(t.Context(), relay.Claim{Owner: oa}); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "held topics when a has left", shown(), nil)

@@ -142,7 +142,7 @@ DELETE FROM outbox.relay WHERE source = $1 AND owner IN (
 
 // share prolongs what the owner has and takes free lanes up to its share.
 func (l *leases) share(ctx context.Context, tx pgx.Tx, owner uuid.UUID, ttl time.Duration, held relay.Claim) ([]leased, error) {
-	mine, err := prolong(ctx, tx, l.row.id, owner, ttl)
+	mine, err := prolong(ctx, tx, l.row.id, owner, ttl, len(held.Lanes) == 0)
 	if err != nil {
 		return nil, err
 	}
@@ -164,15 +164,16 @@ func (l *leases) share(ctx context.Context, tx pgx.Tx, owner uuid.UUID, ttl time
 	return append(mine, more...), err
 }
 
-// prolong gives the owner's lanes another ttl, expired ones too: nobody has taken them, so the epoch stays.
-func prolong(ctx context.Context, tx pgx.Tx, source, owner uuid.UUID, ttl time.Duration) ([]leased, error) {
+// prolong gives the owner's lanes another ttl, expired ones too: nobody has taken them. An owner that begins anew gets them with a higher epoch: a release of
+// before that was cut off in the network, and arrives now, must not free them.
+func prolong(ctx context.Context, tx pgx.Tx, source, owner uuid.UUID, ttl time.Duration, anew bool) ([]leased, error) {
 	rows, err := tx.Query(ctx, `
 WITH mine AS MATERIALIZED (
     SELECT lane FROM outbox.lane WHERE source = $1 AND owner = $2 ORDER BY lane FOR UPDATE
 )
-UPDATE outbox.lane l SET expires_at = clock_timestamp() + $3::bigint * interval '1 microsecond'
+UPDATE outbox.lane l SET expires_at = clock_timestamp() + $3::bigint * interval '1 microsecond', epoch = epoch + $4::boolean::integer
 FROM mine WHERE l.source = $1 AND l.lane = mine.lane
-RETURNING l.lane, l.epoch`, source, owner, ttl.Microseconds())
+RETURNING l.lane, l.epoch`, source, owner, ttl.Microseconds(), anew)
 	if err != nil {
 		return nil, fmt.Errorf("prolong the lanes: %w", err)
 	}

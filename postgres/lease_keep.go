@@ -96,15 +96,18 @@ UPDATE outbox.lane l SET owner = NULL, expires_at = NULL FROM held WHERE l.sourc
 }
 
 // Leave implements [relay.Leases].
-func (l *leases) Leave(ctx context.Context, owner relay.Owner) error {
+func (l *leases) Leave(ctx context.Context, claim relay.Claim) error {
 	err := l.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, `
-WITH mine AS MATERIALIZED (
-    SELECT lane FROM outbox.lane WHERE source = $1 AND owner = $2 ORDER BY lane FOR UPDATE
+WITH held AS MATERIALIZED (
+    SELECT l.lane FROM outbox.lane l JOIN unnest($3::integer[], $4::bigint[]) c(lane, epoch) ON c.lane = l.lane
+    WHERE l.source = $1 AND l.owner = $2 AND l.epoch = c.epoch ORDER BY l.lane FOR UPDATE OF l
 ), freed AS (
-    UPDATE outbox.lane l SET owner = NULL, expires_at = NULL FROM mine WHERE l.source = $1 AND l.lane = mine.lane
+    UPDATE outbox.lane l SET owner = NULL, expires_at = NULL FROM held WHERE l.source = $1 AND l.lane = held.lane
 )
-DELETE FROM outbox.relay WHERE source = $1 AND owner = $2`, l.row.id, owner.ID)
+DELETE FROM outbox.relay WHERE source = $1 AND owner = $2 AND NOT EXISTS (
+    SELECT FROM outbox.lane l WHERE l.source = $1 AND l.owner = $2 AND l.lane NOT IN (SELECT lane FROM held))`,
+			l.row.id, claim.Owner.ID, claim.Lanes, claim.Epochs)
 		return err
 	})
 	if err != nil {

@@ -54,7 +54,7 @@ func (c *contender) turn(ctx context.Context) (err error) {
 	case n < 17:
 		err = c.giveBack(ctx)
 	case n < 18:
-		err = c.source.Leave(ctx, c.claim.Owner)
+		err = c.source.Leave(ctx, c.claim)
 		c.claim.Lanes, c.claim.Epochs = nil, nil
 	default:
 		_, err = c.source.Look(ctx, c.claim.Owner)
@@ -119,7 +119,7 @@ func TestRelaysThatContendForLanesKeepTheRules(t *testing.T) {
 func wantCovered(t *testing.T, contenders []*contender) {
 	t.Helper()
 	for _, c := range contenders {
-		if err := c.source.Leave(t.Context(), c.claim.Owner); err != nil {
+		if err := c.source.Leave(t.Context(), c.claim); err != nil {
 			t.Fatal(err)
 		}
 		c.claim.Lanes, c.claim.Epochs = nil, nil

@@ -70,7 +70,7 @@ func TestLanesAreSharedOutFairly(t *testing.T) {
 	}
 	same(t, "lanes of c, a third of 8", reclaim(t, c, relay.Claim{Owner: oc}).Lanes, []int32{4, 5, 6})
 	same(t, "lanes of b, the rest", reclaim(t, b, relay.Claim{Owner: ob}).Lanes, []int32{7})
-	if err := a.Leave(t.Context(), first.Owner); err != nil {
+	if err := a.Leave(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "lanes of c when a has left", reclaim(t, c, relay.Claim{Owner: oc}).Lanes, []int32{0, 4, 5, 6})
@@ -236,7 +236,7 @@ func TestAZombieThatLeavesTakesNothingWithIt(t *testing.T) {
 	old := claim(t, a, owner("a"))
 	expire(t, db)
 	current := claim(t, b, owner("b"))
-	if err := a.Leave(t.Context(), old.Owner); err != nil {
+	if err := a.Leave(t.Context(), old); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Renew(t.Context(), current, ttl); err != nil {
@@ -253,7 +253,7 @@ func TestLeavingFreesAllAndEndsTheRegistration(t *testing.T) {
 	if err := s.HoldTopics(t.Context(), c.Owner, []relay.HeldTopic{{Topic: "orders"}}); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Leave(t.Context(), c.Owner); err != nil {
+	if err := s.Leave(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "what is left", queryOne[[]int64](t, db, `

@@ -164,14 +164,14 @@ SELECT EXISTS (SELECT FROM outbox.lane WHERE source = $1 AND expires_at > clock_
 	}
 	f := failures{db: o.db, row: row}
 	_, err = f.Requests(ctx, claim, func(relay.Key) bool { return true })
-	return errors.Join(err, leave(&l, me))
+	return errors.Join(err, leave(&l, claim))
 }
 
 // leave gives the lanes back even when the command was interrupted: a relay that starts must not wait for them.
-func leave(l *leases, me relay.Owner) error {
+func leave(l *leases, claim relay.Claim) error {
 	ctx, cancel := context.WithTimeout(context.Background(), operatorTTL/3)
 	defer cancel()
-	return l.Leave(ctx, me)
+	return l.Leave(ctx, claim)
 }
 
 func (o *Operator) source(ctx context.Context) (sourceRow, error) {

@@ -73,7 +73,7 @@ func TestTheOperatorWorksWithoutPreparedStatements(t *testing.T) {
 		s := openSource(t, db, Config{})
 		c := claim(t, s, owner("a"))
 		park(t, s, c, parked(orders, insert(t, db, orders, 1)[0]))
-		if err := s.Leave(t.Context(), c.Owner); err != nil {
+		if err := s.Leave(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
 		o, err := NewOperator(reconfigured(t, db, func(cfg *pgxpool.Config) { cfg.ConnConfig.DefaultQueryExecMode = mode }), Config{})

@@ -32,7 +32,7 @@ func TestTheNumberOfLanesIsChangedWithAllThatDependsOnIt(t *testing.T) {
 SELECT source, id, event_id, topic, partition_key, lane, '{}', '', '', '' FROM outbox.parked_key`)
 	exec(t, db, `INSERT INTO outbox.failure (source, id, event_id, topic, partition_key, lane)
 SELECT source, id, event_id, topic, partition_key, lane FROM outbox.parked_key`)
-	if err := s.Leave(t.Context(), c.Owner); err != nil {
+	if err := s.Leave(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 	o := newOperator(t, db)
@@ -88,7 +88,7 @@ func TestTheMostAndTheLeastLanesWork(t *testing.T) {
 			t.Errorf("with %d lanes: read %+v, %v", n, b, err)
 		}
 		settle(t, s, []relay.Ref{ref})
-		if err := s.Leave(t.Context(), c.Owner); err != nil {
+		if err := s.Leave(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
 	}

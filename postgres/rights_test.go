@@ -100,7 +100,7 @@ func TestTheLeastRightsSuffice(t *testing.T) {
 			if err := s.Release(t.Context(), c); err != nil {
 				t.Error(err)
 			}
-			if err := s.Leave(t.Context(), o); err != nil {
+			if err := s.Leave(t.Context(), c); err != nil {
 				t.Error(err)
 			}
 		})
@@ -142,7 +142,7 @@ func TestTheOperatorNeedsNoMoreThanTheRelayAndToAsk(t *testing.T) {
 	db, s, c, _ := stopped(t)
 	least := leastRights(t, db, Config{})
 	exec(t, db, fmt.Sprintf(`GRANT INSERT ON TABLE outbox.request TO %s`, pgx.Identifier{least.Config().ConnConfig.User}.Sanitize()))
-	if err := s.Leave(t.Context(), c.Owner); err != nil {
+	if err := s.Leave(t.Context(), c); err != nil {
 		t.Fatal(err)
 	}
 	o := newOperator(t, least)

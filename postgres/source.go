@@ -253,12 +253,12 @@ func (s *Source) Release(ctx context.Context, claim relay.Claim) error {
 }
 
 // Leave implements [relay.Leases].
-func (s *Source) Leave(ctx context.Context, owner relay.Owner) error {
+func (s *Source) Leave(ctx context.Context, claim relay.Claim) error {
 	o, err := s.now("leave")
 	if err != nil {
 		return err
 	}
-	return o.leases.Leave(ctx, owner)
+	return o.leases.Leave(ctx, claim)
 }
 
 // ParkedKeys implements [relay.Failures].

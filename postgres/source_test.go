@@ -158,7 +158,7 @@ func calls(s *Source, c relay.Claim, ref relay.Ref) map[string]func(context.Cont
 		"Backlog":    func(ctx context.Context) error { _, err := s.Backlog(ctx); return err },
 		"Status":     func(ctx context.Context) error { _, err := s.Status(ctx); return err },
 		"Release":    func(ctx context.Context) error { return s.Release(ctx, c) },
-		"Leave":      func(ctx context.Context) error { return s.Leave(ctx, c.Owner) },
+		"Leave":      func(ctx context.Context) error { return s.Leave(ctx, c) },
 	}
 }
 

@@ -50,6 +50,8 @@ func (s *fakeSource) Claim(ctx context.Context, owner Owner, ttl time.Duration, 
 				l.owner = owner
 				l.epoch++
 				mine++
+			} else if len(held.Lanes) == 0 {
+				l.epoch++
 			}
 			l.expires = until
 			c.Lanes, c.Epochs = append(c.Lanes, int32(i)), append(c.Epochs, l.epoch)
@@ -77,10 +79,18 @@ func (s *fakeSource) Look(ctx context.Context, owner Owner) (v View, err error) 
 }
 
 func (s *fakeSource) owns(c Claim) error {
-	for i, lane := range c.Lanes {
-		if l := s.table.lanes[lane]; l.owner.ID != c.Owner.ID || l.epoch != c.Epochs[i] {
-			return ErrLeaseLost
+	for _, lane := range c.Lanes {
+		if err := s.ownsLane(c, lane); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+func (s *fakeSource) ownsLane(c Claim, lane int32) error {
+	l := s.table.lanes[lane]
+	if i := slices.Index(c.Lanes, lane); i < 0 || l.owner.ID != c.Owner.ID || l.epoch != c.Epochs[i] {
+		return ErrLeaseLost
 	}
 	return nil
 }
@@ -108,15 +118,18 @@ func (s *fakeSource) Release(ctx context.Context, c Claim) error {
 	})
 }
 
-func (s *fakeSource) Leave(ctx context.Context, owner Owner) error {
+func (s *fakeSource) Leave(ctx context.Context, c Claim) error {
 	return s.call(ctx, "leave", func() error {
 		f := s.table
-		delete(f.relays, owner.ID)
-		for i, l := range f.lanes {
-			if l.owner == owner {
-				f.free(owner, []int32{int32(i)})
+		if s.owns(c) == nil {
+			f.free(c.Owner, c.Lanes)
+		}
+		for _, l := range f.lanes {
+			if l.owner == c.Owner {
+				return nil
 			}
 		}
+		delete(f.relays, c.Owner.ID)
 		return nil
 	})
 }
@@ -159,9 +172,6 @@ func (s *fakeSource) HoldTopics(ctx context.Context, owner Owner, held []HeldTop
 func (s *fakeSource) Requests(ctx context.Context, c Claim, ready func(Key) bool) (released []Key, err error) {
 	err = s.call(ctx, "requests", func() error {
 		f := s.table
-		if err := s.owns(c); err != nil {
-			return err
-		}
 		var open []fakeRequest
 		for _, r := range f.requests {
 			p, parked := f.parked[r.key]
@@ -172,6 +182,8 @@ func (s *fakeSource) Requests(ctx context.Context, c Claim, ready func(Key) bool
 			case !ready(r.key):
 				open = append(open, r)
 				continue
+			case s.ownsLane(c, f.lane(r.key)) != nil:
+				return ErrLeaseLost
 			case parked && r.verb == "discard":
 				f.row(p.Event).published = true
 			}

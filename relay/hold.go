@@ -77,11 +77,14 @@ func (g *gate) unpark(key Key) {
 	g.goOn(key)
 }
 
-// hold stops a key while an operator's request is carried out, if nothing of it is in flight: the row that the request changes must not be
+// hold stops a key while an operator's request is carried out, if its lane is read and nothing of it is in flight: the row that the request changes must not be
 // published at the same moment. The caller lets it go on with unhold.
 func (g *gate) hold(key Key) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if !g.lanes.has(key) {
+		return false
+	}
 	for _, f := range g.inFlight {
 		if f.key == key && !f.stuck {
 			return false

@@ -1,6 +1,9 @@
 package relay
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // The gate's lanes. A lane that is gained is held until the reader's goroutine takes it and walks through what is unpublished of it: a newer event
 // must not be admitted before. A lane that is left gets no new events at once; what of it is outstanding finishes, and when that is settled and its
@@ -63,7 +66,8 @@ func (g *gate) leave(lanes []int32) {
 	}
 }
 
-// busy returns those of the lanes that still have something outstanding, unsettled or to be parked.
+// busy returns those of the lanes that still have something outstanding, unsettled or to be parked, or of which an operator's request is being carried
+// out.
 func (g *gate) busy(lanes []int32) []int32 {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -78,6 +82,9 @@ func (g *gate) busy(lanes []int32) []int32 {
 			work[g.lanes.of(key)] = true
 		}
 	}
+	for key := range g.requested {
+		work[g.lanes.of(key)] = true
+	}
 	var busy []int32
 	for _, l := range lanes {
 		if work[l] || g.parking[l] > 0 {
@@ -87,10 +94,27 @@ func (g *gate) busy(lanes []int32) []int32 {
 	return busy
 }
 
-// forget drops what is known of lanes that are another relay's from now on.
+// slow returns those of the lanes of which a key has had no answer since.
+func (g *gate) slow(lanes []int32, since time.Time) []int32 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var slow []int32
+	for key, k := range g.keys {
+		if k.outstanding > 0 && k.answered.Before(since) {
+			if l := g.lanes.of(key); slices.Contains(lanes, l) && !slices.Contains(slow, l) {
+				slow = append(slow, l)
+			}
+		}
+	}
+	return slow
+}
+
+// forget drops what is known of lanes that are another relay's from now on, or that were until now.
 func (g *gate) forget(lanes []int32) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.lanes.remove(lanes)
+	g.gained = slices.DeleteFunc(g.gained, func(l int32) bool { return slices.Contains(lanes, l) })
 	for key := range g.parked {
 		if slices.Contains(lanes, g.lanes.of(key)) {
 			delete(g.parked, key)

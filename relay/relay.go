@@ -23,6 +23,8 @@ type Relay struct {
 	info SourceInfo
 	// reason is why the relay has not started yet.
 	reason error
+	// lease is what the relay has; written by the goroutine that talks about leases, read when that has ended.
+	lease Claim
 	// registered tells that the database may count this relay among those that share the lanes.
 	registered bool
 	// opened tells that a term has begun in this run: from then on a failure is waited out.
@@ -179,12 +181,8 @@ func (r *Relay) openSource(ctx context.Context) (SourceInfo, error) {
 	return r.source.Open(attempt)
 }
 
-// provePublisher opens the publisher once before the lease is claimed: a relay that could not publish must say so while another one still works,
-// and not when its turn comes.
+// provePublisher opens the publisher before lanes are claimed: a relay that cannot publish must not take lanes from one that can.
 func (r *Relay) provePublisher(ctx context.Context) error {
-	if r.opened {
-		return nil
-	}
 	attempt, cancel := r.attempt(ctx)
 	defer cancel()
 	if err := r.publisher.Open(attempt); err != nil {
@@ -268,7 +266,7 @@ func (r *Relay) waitingLevel() slog.Level {
 func (r *Relay) tryClaim(ctx context.Context) (Claim, error) {
 	attempt, cancel := r.attempt(ctx)
 	defer cancel()
-	r.registered = true
+	r.registered, r.lease = true, Claim{Owner: r.owner}
 	return r.source.Claim(attempt, r.owner, r.cfg.LeaseTTL, Claim{Owner: r.owner})
 }
 
@@ -286,9 +284,13 @@ func (r *Relay) leave(ctx context.Context) {
 	r.registered = false
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	if err := r.source.Leave(ctx, r.owner); err != nil {
+	if err := r.source.Leave(ctx, r.lease); err != nil {
 		r.cfg.Logger.Warn("release lease", "error", err)
 	}
 }
 
-func (r *Relay) noteLanes(c Claim) { r.counters.lanes.Store(int64(len(c.Lanes))) }
+// noteLanes remembers what leave has to give back.
+func (r *Relay) noteLanes(c Claim) {
+	r.lease = c
+	r.counters.lanes.Store(int64(len(c.Lanes)))
+}

@@ -11,9 +11,9 @@ import (
 // talks about leases, so that a renewal never names a lane that is being given back.
 type share struct {
 	*term
-	// leaving are lanes that are to be given back, until when.
-	leaving []int32
-	until   time.Time
+	// leaving are lanes that are to be given back, until when; unread those of them that were never read.
+	leaving, unread []int32
+	until           time.Time
 	// retry is when lanes that did not drain may be tried again.
 	retry time.Time
 }
@@ -21,6 +21,10 @@ type share struct {
 const (
 	// lookEvery is how often lanes to be given back are looked at.
 	lookEvery = 50 * time.Millisecond
+	// leaveLimit is how long a lane may take to drain: all its keys wait meanwhile. slowKey is how long a key may be without an answer for its lane
+	// to look as if it could.
+	leaveLimit = 2 * time.Second
+	slowKey    = time.Second
 	// leaveAgain is how long lanes are kept that did not drain: they cannot for as long as brokers are away.
 	leaveAgain = 30 * time.Second
 )
@@ -86,12 +90,36 @@ func (s *share) look(ctx context.Context, now time.Time) error {
 	fair := Share(s.info.Lanes, v.Relays)
 	switch {
 	case len(held) > fair && !now.Before(s.retry):
-		s.leaving, s.until = slices.Clone(held[fair:]), now.Add(s.cfg.DrainTimeout)
-		s.gate.leave(s.leaving)
+		s.leave(held, len(held)-fair, now)
 	case len(held) < fair && v.Free > 0:
 		return s.take(ctx)
 	}
 	return nil
+}
+
+// leave begins to leave some of the lanes, those that look as if they could drain. Lanes that were claimed a moment ago and are not read yet are left
+// without more ado, in one step with the gate's: housekeeping must not hand them to the gate afterwards.
+func (s *share) leave(held []int32, n int, now time.Time) {
+	slow := s.gate.slow(held, now.Add(-slowKey))
+	lanes := slices.DeleteFunc(slices.Clone(held), func(l int32) bool { return slices.Contains(slow, l) })
+	lanes = lanes[max(0, len(lanes)-n):]
+	if len(lanes) == 0 {
+		s.stay(slow, now)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leaving, s.until = lanes, now.Add(min(s.cfg.DrainTimeout, leaveLimit))
+	s.unread = slices.DeleteFunc(slices.Clone(s.gained), func(l int32) bool { return !slices.Contains(lanes, l) })
+	s.gained = slices.DeleteFunc(s.gained, func(l int32) bool { return slices.Contains(lanes, l) })
+	s.gate.leave(lanes)
+}
+
+// stay says that lanes are kept which another relay should have, and tries again later.
+func (s *share) stay(lanes []int32, now time.Time) {
+	s.cfg.Logger.Warn("lanes kept that another relay should have: they do not drain", "table", s.info.Name, "lanes", lanes,
+		"again_in", leaveAgain.String(), "note", "Kafka does not acknowledge their events, or they cannot be settled")
+	s.retry = now.Add(leaveAgain)
 }
 
 // take claims free lanes. They are read when their parked keys are known.
@@ -121,9 +149,6 @@ func (s *share) take(ctx context.Context) error {
 
 // giveBack releases what has drained of the lanes that are to be left, and keeps the rest when the time is over.
 func (s *share) giveBack(ctx context.Context, now time.Time) error {
-	s.mu.Lock()
-	s.gained = slices.DeleteFunc(s.gained, func(l int32) bool { return slices.Contains(s.leaving, l) })
-	s.mu.Unlock()
 	busy := s.gate.busy(s.leaving)
 	drained := slices.DeleteFunc(slices.Clone(s.leaving), func(l int32) bool { return slices.Contains(busy, l) })
 	if len(drained) > 0 {
@@ -139,12 +164,25 @@ func (s *share) giveBack(ctx context.Context, now time.Time) error {
 		s.leaving = busy
 	}
 	if len(s.leaving) > 0 && !now.Before(s.until) {
-		s.cfg.Logger.Warn("lanes kept that another relay should have: they do not drain", "table", s.info.Name, "lanes", len(s.leaving),
-			"again_in", leaveAgain.String(), "note", "Kafka does not acknowledge their events, or they cannot be settled")
-		s.gate.gain(s.leaving)
-		s.leaving, s.retry = nil, now.Add(leaveAgain)
+		s.stay(s.leaving, now)
+		s.comeBack()
 	}
 	return nil
+}
+
+// comeBack takes up again the lanes that were to be left. Those whose parked keys were never read go through housekeeping.
+func (s *share) comeBack() {
+	read := slices.DeleteFunc(s.leaving, func(l int32) bool { return slices.Contains(s.unread, l) })
+	s.leaving = nil
+	s.gate.gain(read)
+	if len(s.unread) == 0 {
+		return
+	}
+	s.mu.Lock()
+	s.gained = append(s.gained, s.unread...)
+	s.mu.Unlock()
+	s.unread = nil
+	s.toGain.set()
 }
 
 // split takes lanes out of a claim.

@@ -100,7 +100,8 @@ type Settler interface {
 type Leases interface {
 	// Claim registers the owner as alive for ttl, prolongs the lanes it has for ttl, and takes free ones, no more than up to its [Share]. held
 	// are the lanes that the owner works with already; if one of them is no longer its own the error is ErrLeaseLost, and if the server is not the
-	// one that gave them, ErrServerChanged. The zero Claim is for an owner that works with none.
+	// one that gave them, ErrServerChanged. With none, every lane gets a higher epoch, those that are the owner's already too: what it has sent before
+	// and has had no answer to, and which arrives late, has no effect any more.
 	Claim(ctx context.Context, owner Owner, ttl time.Duration, held Claim) (Claim, error)
 	// Look tells, by reading alone, how the lanes are shared out and whether anybody wants something.
 	Look(ctx context.Context, owner Owner) (View, error)
@@ -109,8 +110,8 @@ type Leases interface {
 	Renew(ctx context.Context, claim Claim, ttl time.Duration) error
 	// Release gives lanes back, so that another relay need not wait. Lanes that are not the owner's any more are left alone.
 	Release(ctx context.Context, claim Claim) error
-	// Leave gives back every lane of the owner and ends its registration: the others share the lanes among them.
-	Leave(ctx context.Context, owner Owner) error
+	// Leave gives lanes back as Release does, and ends the owner's registration if it has no others: the other relays share the lanes among them.
+	Leave(ctx context.Context, claim Claim) error
 }
 
 // Share is how many lanes each of a number of relays may have at most, so that together they have all.

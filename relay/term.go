@@ -245,9 +245,11 @@ func (t *term) drain() {
 }
 
 // release hands the lanes back, unless they are lost. When a client was destroyed with events outstanding, the leases run out by themselves: a produce
-// that is still on its way would land behind what the next relay publishes.
+// that is still on its way would land behind what the next relay publishes. They are kept as well, for this relay's next term, when there is something to settle:
+// the next owner would publish it again.
 func (t *term) release(ctx context.Context, cause error) {
-	if errors.Is(cause, ErrLeaseLost) || t.unknown > 0 {
+	unsettled := t.settler.waiting() > 0 && ctx.Err() == nil
+	if errors.Is(cause, ErrLeaseLost) || t.unknown > 0 || unsettled {
 		t.registered = false
 		return
 	}
