@@ -156,6 +156,9 @@ func (a *app) printStatus(s postgres.Status) error {
 	fmt.Fprintf(w, "pending\t%d%s\n", s.Pending, more)
 	fmt.Fprintf(w, "oldest pending\t%s\n", age(s.Pending, s.OldestAge))
 	fmt.Fprintf(w, "parked keys\t%d\n", s.ParkedKeys)
+	if anyCompeting(s.Relays) {
+		fmt.Fprintf(w, "held keys\tcompeting relays are alive: %s\n", heldElsewhere)
+	}
 	fmt.Fprintf(w, "last published\t%s\n", moment(s.LastPublished))
 	for i, r := range relays(s) {
 		label := ""
