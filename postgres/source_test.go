@@ -63,7 +63,7 @@ func TestOpenRefusesWhatItCannotRelay(t *testing.T) {
 			exec(t, db, c.damage)
 			s := newSource(t, db, Config{})
 			_, err := s.Open(t.Context())
-			wantText(t, err, append(c.want, "open the source public.outbox_event")...)
+			wantText(t, err, append(c.want, "public.outbox_event: ")...)
 			if !errors.Is(err, relay.ErrConfiguration) {
 				t.Errorf("%v is not relay.ErrConfiguration: a relay would try again for ever", err)
 			}
