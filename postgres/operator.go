@@ -203,7 +203,7 @@ func leave(l *leases, me relay.Owner) error {
 func (o *Operator) source(ctx context.Context) (sourceRow, error) {
 	row, err := readSource(ctx, o.pool, o.table)
 	if err != nil {
-		return sourceRow{}, fmt.Errorf("find the source %s: %w", o.table, err)
+		return sourceRow{}, fmt.Errorf("%s: %w", o.table, err)
 	}
 	return row, nil
 }

@@ -43,14 +43,17 @@ func indexedOf(table string) string {
       AND pg_get_expr(i.indpred, i.indrelid) = '(published_at IS NULL)')`
 }
 
+// tableSQL finds a table, or the parent of partitions, by its schema and its name.
+const tableSQL = `
+SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p')`
+
 // readShape finds the sequence by what id's default depends on: pg_get_serial_sequence knows only a sequence that the column owns.
 func readShape(ctx context.Context, q querier, table tableName) (shape, error) {
 	var oid uint32
-	err := q.QueryRow(ctx, `
-SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p')`, table.schema, table.name).Scan(&oid)
+	err := q.QueryRow(ctx, tableSQL, table.schema, table.name).Scan(&oid)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return shape{}, misconfigured{fmt.Errorf("there is no table %s in this database; run: outbox migrate up --table %s", table.sql(), table)}
+		return shape{}, unknownTable(ctx, q, table)
 	}
 	if err != nil {
 		return shape{}, fmt.Errorf("look for the table: %w", err)

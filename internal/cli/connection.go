@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/outbox-relay/outbox/internal/config"
 	"github.com/outbox-relay/outbox/postgres"
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -26,9 +27,15 @@ import (
 func explain(err error) error {
 	var connect *pgconn.ConnectError
 	var publish *relay.PublishError
+	var unknown *postgres.UnknownTableError
 	switch {
 	case errors.As(err, &connect):
 		return explainConnection(connect)
+	case errors.As(err, &unknown) && !unknown.There:
+		if near := config.Nearest(unknown.Table, unknown.Sources, 0); near != "" && near != unknown.Table {
+			return hinted(err, "did you mean --table "+near+"?")
+		}
+		return err
 	case errors.As(err, &publish) && publish.Code == unknownTopic && !strings.Contains(err.Error(), "--create-topics"):
 		return hinted(err, "with --create-topics the relay makes missing topics itself")
 	}

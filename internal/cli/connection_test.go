@@ -167,6 +167,8 @@ func TestExitCodesTellConfigurationFromFailureAndUsage(t *testing.T) {
 		{good, "migrate up --lanes 2000", exitConfig, `--lanes is "2000": want 0 to 1024`},
 		{good, "keys unpark --topic t --key k --wait 0s", exitConfig, `--wait is "0s": want more than 0s`},
 		{good, "status --table public.other", exitConfig, "outbox migrate up --table public.other"},
+		{good, "status --table public.outbox_evnt", exitConfig, "\n  hint: did you mean --table public.outbox_event?"},
+		{good, "relay --brokers 127.0.0.1:1 --table public.outbox_evnt", exitConfig, "outbox: open source: public.outbox_evnt: there is no such table in database "},
 		{missing, "status", exitConfig, "createdb never_created"},
 		{missing, "migrate up", exitConfig, "createdb never_created"},
 		{"DATABASE_URL=mysql://root@localhost/x", "status", exitConfig, "DATABASE_URL begins with mysql://: want postgres://user@host:5432/database"},
