@@ -85,6 +85,10 @@ key stay in commit order, and one bad event stops at most its key.
 			f := invalid.GetFlag()
 			err = fmt.Errorf("--%s %q: want %s", f.Name, invalid.GetValue(), kinds[f.Value.Type()])
 		}
+		var unknown *pflag.NotExistError
+		if errors.As(err, &unknown) && unknown.GetSpecifiedName() == "lanes" {
+			err = fmt.Errorf("%w: %s", err, config.LanesAdvice)
+		}
 		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
 	root.AddCommand(a.demo(), a.relay(), a.migrate(), a.status(), a.keys(), a.lanes(), a.version())

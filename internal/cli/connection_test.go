@@ -166,7 +166,7 @@ func TestExitCodesTellConfigurationFromFailureAndUsage(t *testing.T) {
 		{good, "migrate status --table a.b.c", exitConfig, `--table: table "a.b.c"`},
 		{good, "keys list --table a.b.c", exitConfig, `--table: table "a.b.c"`},
 		{good, "migrate grants --role me --table a.b.c", exitConfig, `table "a.b.c"`},
-		{good, "migrate up --lanes 2000", exitConfig, `--lanes is "2000": want 0 to 1024`},
+		{good, "migrate up --lanes 2000", exitConfig, `--lanes is "2000": want 1 to 1024`},
 		{good, "keys unpark --topic t --key k --wait 0s", exitConfig, `--wait is "0s": want more than 0s`},
 		{good, "status --table public.other", exitConfig, "outbox migrate up --table public.other"},
 		{good, "status --table public.outbox_evnt", exitConfig, "\n  hint: did you mean --table public.outbox_event?"},
