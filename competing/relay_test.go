@@ -157,7 +157,7 @@ func TestABadEventHoldsItsKeyAndNothingElse(t *testing.T) {
 	w.start(r)
 	w.eventually("the other keys are published", func() bool { return w.unpublished() == 2 })
 	w.eventually("the bad event is tried again", func() bool { return r.Stats().Errors[relay.ClassEvent] >= 3 })
-	if s := r.Stats(); s.ParkedKeys != 1 || s.Settled != 120 || s.LastError != nil {
+	if s := r.Stats(); s.HeldKeys != 1 || s.ParkedKeys != 0 || s.Settled != 120 || s.LastError != nil {
 		t.Errorf("stats %+v: want 1 key held, 120 events settled and no error", s)
 	}
 	w.exec(`UPDATE outbox_event SET payload = '{}' WHERE event_id = $1`, bad)
@@ -172,7 +172,7 @@ func TestABadEventHoldsItsKeyAndNothingElse(t *testing.T) {
 	if want := []string{bad.String(), behind[0].String()}; !slices.Equal(order, want) {
 		t.Errorf("the key's records are %v, want %v", order, want)
 	}
-	w.eventually("nothing is held any more", func() bool { return r.Stats().ParkedKeys == 0 })
+	w.eventually("nothing is held any more", func() bool { return r.Stats().HeldKeys == 0 })
 }
 
 func TestAMissingTopicHoldsOnlyItself(t *testing.T) {
@@ -187,10 +187,28 @@ func TestAMissingTopicHoldsOnlyItself(t *testing.T) {
 	if r.Stats().HeldTopics[missing] == nil {
 		t.Errorf("held topics %v, want %s", r.Stats().HeldTopics, missing)
 	}
+	w.eventually("it is written down", func() bool {
+		return w.count(`SELECT count(*) FROM outbox.held_topic JOIN outbox.relay USING (source, owner)
+			WHERE topic = $1 AND code = 'UNKNOWN_TOPIC_OR_PARTITION' AND mode = 'competing'`, missing) == 1
+	})
 	w.createTopic(missing)
 	w.eventually("the topic's events are published", func() bool { return w.unpublished() == 0 })
 	if seen := w.times(missing); len(seen) != 60 {
 		t.Errorf("%d events in the new topic, want 60", len(seen))
+	}
+	w.eventually("nothing is written down any more", func() bool { return w.count(`SELECT count(*) FROM outbox.held_topic`) == 0 })
+}
+
+func TestAStopTakesWhatIsWrittenOfHeldTopicsAlong(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.insert("order-service.order.missing", "1", 1)
+	stop := w.start(w.relay(competing.Config{}))
+	const held = `SELECT count(*) FROM outbox.held_topic`
+	w.eventually("the topic is written down", func() bool { return w.count(held) == 1 })
+	stop()
+	if n := w.count(held); n != 0 {
+		t.Errorf("%d held topics after the stop, want none", n)
 	}
 }
 

@@ -35,7 +35,7 @@ func (c *counters) answered(now time.Time, err error) {
 }
 
 // Stats may be called from any goroutine, at any time. Of [relay.Stats] it fills what exists here: Leading tells that the relay is registered and works,
-// as several may at the same time; ParkedKeys and HeldTopics are what this relay leaves out for a while, or tries again now.
+// as several may at the same time; HeldKeys and HeldTopics are what this relay leaves out for a while, or tries again now; ParkedKeys is 0.
 func (r *Relay) Stats() relay.Stats {
 	c := &r.counters
 	s := relay.Stats{
@@ -55,7 +55,7 @@ func (r *Relay) Stats() relay.Stats {
 	if e := c.lastError.Load(); e != nil {
 		s.LastError = *e
 	}
-	s.ParkedKeys, s.HeldTopics = r.held.count()
+	s.HeldKeys, s.HeldTopics = r.held.count()
 	last := max(c.since.Load(), c.lastAck.Load())
 	s.Stalled = s.Outstanding > 0 && r.cfg.now().Sub(unixNano(last)) >= r.cfg.StallTimeout
 	return s

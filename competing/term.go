@@ -16,6 +16,8 @@ type term struct {
 	stop context.Context //nolint:containedctx // the term is what the context is the life of
 	// watched is when the source was last watched.
 	watched time.Time
+	// noted are the held topics that this term has written down last; nil before the first time: an earlier term may have left something.
+	noted []relay.HeldTopic
 }
 
 // work makes passes while the relay is registered, and withdraws when it is certain that nothing of it is on the way to Kafka any more.
@@ -61,6 +63,9 @@ func (t *term) passes() error {
 	for t.stop.Err() == nil {
 		t.counters.turned(t.cfg.now())
 		got, err := t.pass()
+		if err == nil {
+			err = t.noteTopics()
+		}
 		if err != nil {
 			return err
 		}
@@ -134,12 +139,15 @@ func (t *term) learn(answers []answer) (unknown error) {
 		switch class {
 		case relay.ClassEvent:
 			if wait := t.held.failKey(a.event.Key(), a.err); wait > 0 {
-				t.cfg.Logger.Error("event failed: its key is held, the others go on", "topic", a.event.Topic, "key", short(a.event.PartitionKey),
-					"id", a.event.ID, "event_id", a.event.EventID, "reason", a.err, "tried_again_in", wait.String())
+				code, reason := reasonOf(a.err)
+				t.cfg.Logger.Error("event failed: its key is held, the others go on", "topic", short(a.event.Topic), "key", short(a.event.PartitionKey),
+					"id", a.event.ID, "event_id", a.event.EventID, "code", code, "reason", reason, "tried_again_in", wait.String())
 			}
 		case relay.ClassTopic:
 			if wait := t.held.failTopic(a.event.Topic, a.err); wait > 0 {
-				t.cfg.Logger.Error("topic held: its events wait, the others go on", "topic", short(a.event.Topic), "reason", a.err, "tried_again_in", wait.String())
+				code, reason := reasonOf(a.err)
+				t.cfg.Logger.Error("topic held: its events wait, the others go on", "topic", short(a.event.Topic), "code", code, "reason", reason,
+					"tried_again_in", wait.String())
 			}
 		case relay.ClassHeld:
 			// It comes again with its key.
@@ -170,13 +178,4 @@ func (t *term) keepUnsettled(answers []answer, e *relay.UnsettledError) {
 	t.counters.unsettled.Add(int64(len(e.Refs)))
 	t.cfg.Logger.Error("published events cannot be marked: their keys are held until the relay is started again, and then these events are published again",
 		"events", len(e.Refs), "first_id", e.Refs[0].ID, "error", e.Err)
-}
-
-// short bounds a text of the table for the log.
-func short(s string) string {
-	const most = 100
-	if len(s) <= most {
-		return s
-	}
-	return s[:most] + "…"
 }

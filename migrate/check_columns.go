@@ -74,7 +74,11 @@ func (f *facts) retype(r rule, from string) string {
 	if from == "timestamp without time zone" {
 		return f.alter("ALTER COLUMN %[1]s TYPE %[2]s USING %[1]s AT TIME ZONE 'UTC'", r.name, r.typ)
 	}
-	return f.alter("ALTER COLUMN %[1]s TYPE %[2]s USING %[1]s::%[2]s", r.name, r.typ)
+	mend := f.alter("ALTER COLUMN %[1]s TYPE %[2]s USING %[1]s::%[2]s", r.name, r.typ)
+	if r.name == "id" {
+		mend = comment("Writes the whole table anew, and nobody reads or writes it meanwhile.") + "\n" + mend
+	}
+	return mend
 }
 
 func (f *facts) checkNull(r rule, c columnFacts) []Difference {

@@ -42,9 +42,37 @@ func (f *facts) checkEventIDIndex() []Difference {
 				names = append(names, quote(name))
 			}
 		}
-		d.Mend = f.alter("ADD UNIQUE (%s)", strings.Join(names, ", "))
+		d.Mend = f.addUnique("event_id", names)
 	}
 	return []Difference{d}
+}
+
+// addUnique makes the columns unique together; the constraint is named after the first. Reading and writing go on while the index is built, where PostgreSQL
+// can do that: not for a partitioned table. To take the index over, the constraint locks the table for a moment only.
+func (f *facts) addUnique(column string, columns []string) string {
+	list := strings.Join(columns, ", ")
+	if f.kind == "p" {
+		return f.alter("ADD UNIQUE (%s)", list)
+	}
+	var before string
+	for _, i := range f.indexes {
+		if !i.valid && i.unique && i.predicate == "" && slices.Equal(i.columns, columns) {
+			// Its making was broken off, by a value that is there twice for example; it has the name, and refuses writers all the same.
+			before += f.drop(i) + "\n"
+		}
+	}
+	name := quote(f.uniqueName(column))
+	return before + fmt.Sprintf("CREATE UNIQUE INDEX CONCURRENTLY %s ON %s (%s);\n", name, f.table.SQL(), list) +
+		f.alter("ADD CONSTRAINT %[1]s UNIQUE USING INDEX %[1]s", name)
+}
+
+// uniqueName is the name that PostgreSQL would give, or the next that no index of the table has.
+func (f *facts) uniqueName(column string) string {
+	name := shortened("", f.table.Name, "_"+column+"_key")
+	for n := 1; slices.ContainsFunc(f.indexes, func(i indexFacts) bool { return i.valid && i.name == name }); n++ {
+		name = shortened("", f.table.Name, fmt.Sprintf("_%s_key%d", column, n))
+	}
+	return name
 }
 
 func (f *facts) checkIDIndex() []Difference {
@@ -57,14 +85,14 @@ func (f *facts) checkIDIndex() []Difference {
 		return nil
 	case slices.ContainsFunc(f.indexes, ordered):
 		return []Difference{{Severity: Warning, Code: "id-not-unique", Column: "id",
-			Text: "column id is not unique: an id that is written twice delays the events behind it", Mend: f.alter("ADD UNIQUE (id)")}}
+			Text: "column id is not unique: an id that is written twice delays the events behind it", Mend: f.addUnique("id", []string{"id"})}}
 	case f.kind == "p":
 		return []Difference{{Severity: Error, Code: "id-not-indexed", Column: "id",
 			Text: "no index begins with column id: every read would go through the whole table",
 			Mend: fmt.Sprintf("CREATE INDEX ON %s (id);", f.table.SQL())}}
 	}
 	return []Difference{{Severity: Error, Code: "id-not-indexed", Column: "id",
-		Text: "no index begins with column id: every read would go through the whole table", Mend: f.alter("ADD UNIQUE (id)")}}
+		Text: "no index begins with column id: every read would go through the whole table", Mend: f.addUnique("id", []string{"id"})}}
 }
 
 func (f *facts) checkPartialIndex() []Difference {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outbox-relay/outbox/internal/pgtest"
 	"github.com/outbox-relay/outbox/migrate"
@@ -54,6 +55,12 @@ func TestEachDifferenceIsFoundAndMended(t *testing.T) {
 		{"ALTER TABLE outbox_event DROP CONSTRAINT outbox_event_event_id_key", []string{"e:event-id-not-unique"}},
 		{"ALTER TABLE outbox_event DROP CONSTRAINT outbox_event_event_id_key; CREATE UNIQUE INDEX ON outbox_event (event_id) WHERE id > 5", []string{"e:event-id-not-unique"}},
 		{"ALTER TABLE outbox_event DROP CONSTRAINT outbox_event_event_id_key; CREATE UNIQUE INDEX ON outbox_event (event_id, topic)", []string{"e:event-id-not-unique"}},
+		{"ALTER TABLE outbox_event DROP CONSTRAINT outbox_event_event_id_key; CREATE INDEX outbox_event_event_id_key ON outbox_event (topic)", []string{"e:event-id-not-unique"}},
+		{
+			"ALTER TABLE outbox_event DROP CONSTRAINT outbox_event_event_id_key; CREATE UNIQUE INDEX outbox_event_event_id_key ON outbox_event (event_id); " +
+				"UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'outbox_event_event_id_key'::regclass",
+			[]string{"e:event-id-not-unique"},
+		},
 		{"ALTER TABLE outbox_event DROP CONSTRAINT outbox_event_pkey", []string{"e:id-not-indexed"}},
 		{"ALTER TABLE outbox_event DROP CONSTRAINT outbox_event_pkey; CREATE INDEX ON outbox_event (id)", []string{"w:id-not-unique"}},
 		{"DROP INDEX ix_outbox_event_unpublished", []string{"w:unpublished-index-missing"}},
@@ -102,6 +109,47 @@ func mend(t *testing.T, c *pgx.Conn, ds []migrate.Difference) {
 				t.Fatalf("mend %s with %s: %v", d.Code, sql, err)
 			}
 		}
+	}
+}
+
+// A service writes on while its table is mended: building a unique index must not lock the writers out.
+func TestMakingEventIDsUniqueLetsWritersGoOn(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	c, writer := db.Conn(t), db.Conn(t)
+	mustExec(t, c, "ALTER TABLE outbox_event DROP CONSTRAINT outbox_event_event_id_key")
+	ds := mustCheck(t, c, "outbox_event")
+	if len(ds) != 1 {
+		t.Fatalf("differences: %v", ds)
+	}
+	index, constraint, two := strings.Cut(ds[0].Mend, ";\n")
+	if !two || !strings.HasPrefix(index, "CREATE UNIQUE INDEX CONCURRENTLY ") || !strings.Contains(constraint, " UNIQUE USING INDEX ") {
+		t.Errorf("mend: %s", ds[0].Mend)
+	}
+	mustExec(t, writer, insert)
+	mend(t, c, ds)
+	mustExec(t, writer, insert)
+	if n := scan[int](t, c, "SELECT count(*) FROM pg_constraint WHERE conrelid = 'outbox_event'::regclass AND conname = 'outbox_event_event_id_key' AND contype = 'u'"); n != 1 {
+		t.Errorf("%d constraints of the contract's name, want 1", n)
+	}
+}
+
+// The lock of the mend waits for open transactions, and everybody else behind it: it gives up, and changes nothing.
+func TestMendingASerialGivesUpWhereTheTableIsInUse(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	c, writer := db.Conn(t), db.Conn(t)
+	mustExec(t, c, serial+"; ALTER SEQUENCE s OWNED BY outbox_event.id")
+	ds := mustCheck(t, c, "outbox_event")
+	mustExec(t, writer, "BEGIN; "+insert)
+	var refused *pgconn.PgError
+	if _, err := c.Exec(t.Context(), ds[0].Mend); !errors.As(err, &refused) || refused.Code != "55P03" {
+		t.Errorf("the mend beside an open transaction: %v, want lock_timeout", err)
+	}
+	mustExec(t, writer, "COMMIT")
+	mend(t, c, ds)
+	if ds := mustCheck(t, c, "outbox_event"); ds != nil {
+		t.Errorf("after mending: %v", ds)
 	}
 }
 

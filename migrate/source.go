@@ -17,17 +17,23 @@ type Source struct {
 	Lanes     int
 	Delivery  string
 	CreatedAt time.Time
+	// Gone tells that its table is not in the database any more.
+	Gone bool
 }
 
 // sources returns the registered ones, oldest first.
 func sources(ctx context.Context, q Querier) ([]Source, error) {
-	rows, err := q.Query(ctx, `SELECT id, table_schema, table_name, lanes, delivery, created_at FROM outbox.source ORDER BY created_at, id`,
+	rows, err := q.Query(ctx, `
+SELECT s.id, s.table_schema, s.table_name, s.lanes, s.delivery, s.created_at, NOT EXISTS (
+    SELECT FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE n.nspname = s.table_schema AND c.relname = s.table_name AND c.relkind IN ('r', 'p'))
+FROM outbox.source s ORDER BY s.created_at, s.id`,
 		pgx.QueryExecModeExec)
 	if err != nil {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Source, err error) {
-		err = row.Scan(&s.ID, &s.Table.Schema, &s.Table.Name, &s.Lanes, &s.Delivery, &s.CreatedAt)
+		err = row.Scan(&s.ID, &s.Table.Schema, &s.Table.Name, &s.Lanes, &s.Delivery, &s.CreatedAt, &s.Gone)
 		return s, err
 	})
 }

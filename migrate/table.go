@@ -115,14 +115,17 @@ func (t Table) SQL() string { return pgx.Identifier{t.Schema, t.Name}.Sanitize()
 
 // IndexName is the name of the partial index over unpublished events. Names too long for it are cut and told apart by a hash.
 func (t Table) IndexName() string {
-	const before, after = "ix_", "_unpublished"
-	name := before + t.Name + after
-	if len(name) <= maxIdentifier {
-		return name
+	return shortened("ix_", t.Name, "_unpublished")
+}
+
+// shortened joins the parts to a name that PostgreSQL keeps whole.
+func shortened(before, name, after string) string {
+	if whole := before + name + after; len(whole) <= maxIdentifier {
+		return whole
 	}
-	sum := sha256.Sum256([]byte(t.Name))
+	sum := sha256.Sum256([]byte(name))
 	tail := "_" + hex.EncodeToString(sum[:4]) + after
-	keep := t.Name[:maxIdentifier-len(before)-len(tail)]
+	keep := name[:maxIdentifier-len(before)-len(tail)]
 	for !utf8.ValidString(keep) {
 		keep = keep[:len(keep)-1]
 	}

@@ -119,6 +119,18 @@ func (c *Competing) registrations(verb string, do func(*competitors) error) erro
 	return do(&competitors{db: c.base.lease, row: o.row})
 }
 
+// HoldTopics implements [competing.Source]. It uses the connection of the passes, which is free between them.
+func (c *Competing) HoldTopics(ctx context.Context, owner relay.Owner, held []relay.HeldTopic) error {
+	o, err := c.base.now("write down held topics")
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	f := failures{db: c.work, row: o.row}
+	return f.HoldTopics(ctx, owner, held)
+}
+
 // Backlog returns what waits, as [Source.Backlog] does.
 func (c *Competing) Backlog(ctx context.Context) (Backlog, error) { return c.base.Backlog(ctx) }
 

@@ -211,7 +211,8 @@ func TestTopicsHeldByTwoRelaysAreShownOnce(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
 	a, b := openSource(t, db, Config{}), openSource(t, db, Config{})
-	oa, ob := claim(t, a, owner("a")).Owner, owner("b")
+	ca, ob := claim(t, a, owner("a")), owner("b")
+	oa := ca.Owner
 	reclaim(t, b, relay.Claim{Owner: ob})
 	hold := func(s *Source, o relay.Owner, topics ...string) {
 		t.Helper()
@@ -242,7 +243,7 @@ func TestTopicsHeldByTwoRelaysAreShownOnce(t *testing.T) {
 	hold(a, oa, "payments")
 	exec(t, db, `UPDATE outbox.relay SET expires_at = clock_timestamp() - interval '1 ms' WHERE owner = $1`, ob.ID)
 	same(t, "held topics when b is dead", shown(), []string{"payments said by a"})
-	if err := a.Leave(t.Context(), relay.Claim{Owner: oa}); err != nil {
+	if err := a.Leave(t.Context(), ca); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "held topics when a has left", shown(), nil)

@@ -325,8 +325,9 @@ func TestClaimAtAnotherServerIsRefusedOnlyWithLanesInHand(t *testing.T) {
 	if _, err := s.Claim(t.Context(), c.Owner, ttl, c); !errors.Is(err, relay.ErrServerChanged) {
 		t.Errorf("Claim with lanes that another server gave = %v, want ErrServerChanged", err)
 	}
-	same(t, "the claim with nothing in hand", reclaim(t, s, relay.Claim{Owner: c.Owner}), c)
-	if err := s.Renew(t.Context(), c, ttl); err != nil {
+	now := reclaim(t, s, relay.Claim{Owner: c.Owner})
+	same(t, "the lanes of the claim with nothing in hand", now.Lanes, c.Lanes)
+	if err := s.Renew(t.Context(), now, ttl); err != nil {
 		t.Errorf("Renew at the server of the last claim = %v", err)
 	}
 }
@@ -346,15 +347,38 @@ func TestAReleasedLeaseIsFreeAtOnce(t *testing.T) {
 	}
 }
 
-func TestClaimingAgainKeepsTheEpochs(t *testing.T) {
+// What an owner sent before it began anew, and which arrives late, must have no effect.
+func TestClaimingAgainWithNothingInHandRaisesTheEpochs(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
 	s := openSource(t, db, Config{})
 	o := owner("a")
 	first := claim(t, s, o)
-	same(t, "the second claim", claim(t, s, o), first)
+	second := claim(t, s, o)
+	for i, epoch := range second.Epochs {
+		if epoch <= first.Epochs[i] {
+			t.Errorf("the second claim's epochs = %v, the first one's %v", second.Epochs, first.Epochs)
+		}
+	}
+	for name, late := range map[string]func(context.Context, relay.Claim) error{"release": s.Release, "leave": s.Leave} {
+		if err := late(t.Context(), first); err != nil {
+			t.Errorf("late %s = %v", name, err)
+		}
+		if err := s.Renew(t.Context(), second, ttl); err != nil {
+			t.Errorf("Renew after a late %s = %v", name, err)
+		}
+	}
+	same(t, "registrations after a late leave", queryOne[int](t, db, "SELECT count(*) FROM outbox.relay"), 1)
 	expire(t, db)
-	same(t, "the claim after expiry", claim(t, s, o), first)
+	same(t, "the lanes of the claim after expiry", claim(t, s, o).Lanes, second.Lanes)
+}
+
+func TestClaimingAgainInTheSameTermKeepsTheEpochs(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	first := claim(t, s, owner("a"))
+	same(t, "the second claim", reclaim(t, s, first), first)
 }
 
 func TestClaimRefusesLanesThatAreMissingOrTooMany(t *testing.T) {

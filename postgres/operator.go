@@ -62,8 +62,30 @@ func (o *Operator) Parked(ctx context.Context) ([]relay.ParkedKey, error) {
 	return f.parkedKeys(ctx, "$2::boolean", true)
 }
 
+// Competing returns the names of the relays that compete for the source's rows and are alive. They park no key: what they leave out for a while after a
+// failure is nowhere in the database.
+func (o *Operator) Competing(ctx context.Context) ([]string, error) {
+	row, err := o.source(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := o.pool.Query(ctx, `
+SELECT name FROM outbox.relay WHERE source = $1 AND mode = 'competing' AND expires_at > clock_timestamp() ORDER BY name`, row.id)
+	if err != nil {
+		return nil, fmt.Errorf("look for competing relays of %s: %w", o.table, err)
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("look for competing relays of %s: %w", o.table, err)
+	}
+	return names, nil
+}
+
+// ErrCompeting refuses a request while a competing relay is alive: nobody would carry it out.
+var ErrCompeting = errors.New("keys are not parked in mode competing: mend the event, it is tried again by itself")
+
 // Request asks the key's relay for a verb, [VerbUnpark] or [VerbSkip], and returns the request's id for [Operator.Await]. by says who
-// asks and why goes into the record; neither may hold a secret.
+// asks and why goes into the record; neither may hold a secret. While a competing relay is alive it writes nothing down, and the error is [ErrCompeting].
 func (o *Operator) Request(ctx context.Context, verb string, key relay.Key, by, why string) (int64, error) {
 	if verb != VerbUnpark && verb != VerbSkip {
 		return 0, fmt.Errorf("request %s: the verb is unknown: use %s or %s", verb, VerbUnpark, VerbSkip)
@@ -74,8 +96,12 @@ func (o *Operator) Request(ctx context.Context, verb string, key relay.Key, by, 
 	}
 	var id int64
 	err = o.pool.QueryRow(ctx, `
-INSERT INTO outbox.request (source, verb, topic, partition_key, requested_by, reason) VALUES ($1, $2, $3, $4, $5, $6) RETURNING id`,
+INSERT INTO outbox.request (source, verb, topic, partition_key, requested_by, reason) SELECT $1, $2, $3, $4, $5, $6
+WHERE NOT EXISTS (SELECT FROM outbox.relay WHERE source = $1 AND mode = 'competing' AND expires_at > clock_timestamp()) RETURNING id`,
 		row.id, verb, key.Topic, key.PartitionKey, storable(by), storable(why)).Scan(&id)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = ErrCompeting
+	}
 	if err != nil {
 		return 0, fmt.Errorf("request %s for %s: %w", verb, o.table, err)
 	}
@@ -177,7 +203,7 @@ func leave(l *leases, claim relay.Claim) error {
 func (o *Operator) source(ctx context.Context) (sourceRow, error) {
 	row, err := readSource(ctx, o.pool, o.table)
 	if err != nil {
-		return sourceRow{}, fmt.Errorf("find the source %s: %w", o.table, err)
+		return sourceRow{}, fmt.Errorf("%s: %w", o.table, err)
 	}
 	return row, nil
 }

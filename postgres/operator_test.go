@@ -141,3 +141,35 @@ func TestTheOperatorSeesTheStatusWithoutARelay(t *testing.T) {
 	}
 	same(t, "Pending, ParkedKeys", []int64{st.Pending, st.ParkedKeys}, []int64{2, 1})
 }
+
+// Nobody would carry such a request out: a competing relay parks nothing, and the command takes no lanes beside it.
+func TestWhatIsAskedOfACompetingRelayIsRefusedAndNotQueued(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	c, o := openCompeting(t, db), newOperator(t, db)
+	me := owner("competing:1")
+	if err := c.Register(t.Context(), me, ttl); err != nil {
+		t.Fatal(err)
+	}
+	for _, verb := range []string{VerbUnpark, VerbSkip} {
+		_, err := o.Request(t.Context(), verb, orders, "ann", "")
+		if !errors.Is(err, ErrCompeting) {
+			t.Errorf("Request %s = %v, want ErrCompeting", verb, err)
+		}
+		wantText(t, err, verb, "public.outbox_event", "keys are not parked in mode competing: mend the event, it is tried again by itself")
+	}
+	same(t, "requests", queryOne[int](t, db, `SELECT count(*) FROM outbox.request`), 0)
+	names, err := o.Competing(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "competing relays", names, []string{"competing:1"})
+
+	exec(t, db, `UPDATE outbox.relay SET expires_at = clock_timestamp()`)
+	if out := ask(t, o, VerbUnpark); out.Problem == "" {
+		t.Errorf("outcome without a relay = %+v, want that the key is not parked", out)
+	}
+	if names, err := o.Competing(t.Context()); err != nil || len(names) > 0 {
+		t.Errorf("Competing = %v, %v; want none alive", names, err)
+	}
+}

@@ -92,7 +92,7 @@ SELECT id, lanes, delivery, first_published_at FROM outbox.source WHERE table_sc
 		table.schema, table.name).Scan(&row.id, &row.lanes, &delivery, &first)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows), code(err) == "42P01", code(err) == "3F000":
-		return sourceRow{}, misconfigured{fmt.Errorf("this database does not know the table as an outbox; run: outbox migrate up --table %s", table)}
+		return sourceRow{}, unknownTable(ctx, q, table)
 	case code(err) == "42501":
 		return sourceRow{}, misconfigured{fmt.Errorf("read outbox.source: %w; the role's rights are printed by: outbox migrate grants --table %s", err, table)}
 	case err != nil:

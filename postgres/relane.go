@@ -31,7 +31,8 @@ func (o *Operator) Lanes(ctx context.Context) ([]LaneStatus, error) {
 }
 
 // SetLanes changes the number of lanes, 1 to [MaxLanes]. It refuses while a relay is alive or a lane is leased: relays that disagree about
-// the number would publish a key twice. It needs the rights of the table's owner.
+// the number would publish a key twice. It needs the rights of the
+// schema outbox's owner; without them the error is relay.ErrConfiguration.
 func (o *Operator) SetLanes(ctx context.Context, n int) error {
 	if n < 1 || n > MaxLanes {
 		return fmt.Errorf("set the lanes of %s: %d lanes: want 1 to %d", o.table, n, MaxLanes)
@@ -42,7 +43,7 @@ func (o *Operator) SetLanes(ctx context.Context, n int) error {
 	}
 	err = inTx(ctx, o.db, func(ctx context.Context, tx pgx.Tx) error { return setLanes(ctx, tx, row.id, n) })
 	if code(err) == "42501" {
-		return fmt.Errorf("set the lanes of %s: %w; it needs the rights with which outbox migrate up was run", o.table, err)
+		return misconfigured{fmt.Errorf("set the lanes of %s: %w; it needs the rights with which outbox migrate up was run", o.table, err)}
 	}
 	if err != nil {
 		return fmt.Errorf("set the lanes of %s: %w", o.table, err)

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -147,6 +148,19 @@ func TestTheOperatorNeedsNoMoreThanTheRelayAndToAsk(t *testing.T) {
 	}
 	o := newOperator(t, least)
 	same(t, "outcome", ask(t, o, VerbUnpark).Text, "unparked")
+}
+
+func TestTheNumberOfLanesIsNotTheRelaysToChange(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t, leastRights(t, newDatabase(t), Config{}))
+	if lanes, err := o.Lanes(t.Context()); err != nil || len(lanes) == 0 {
+		t.Errorf("list: %d lanes, %v", len(lanes), err)
+	}
+	err := o.SetLanes(t.Context(), 4)
+	wantText(t, err, "it needs the rights with which outbox migrate up was run")
+	if !errors.Is(err, relay.ErrConfiguration) {
+		t.Errorf("set: %v, want a configuration error", err)
+	}
 }
 
 func TestRowLevelSecurityIsSaid(t *testing.T) {

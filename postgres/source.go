@@ -76,19 +76,19 @@ func New(pool *pgxpool.Pool, cfg Config) (*Source, error) {
 // relay.ErrConfiguration, as are refused credentials.
 func (s *Source) Open(ctx context.Context) (relay.SourceInfo, error) {
 	if s.closed.Load() {
-		return relay.SourceInfo{}, fmt.Errorf("open the source %s: it was closed", s.table)
+		return relay.SourceInfo{}, fmt.Errorf("%s: it was closed", s.table)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	o, warnings, err := s.begin(ctx)
 	if err != nil {
-		return relay.SourceInfo{}, fmt.Errorf("open the source %s: %w", s.table, mark(err))
+		return relay.SourceInfo{}, fmt.Errorf("%s: %w", s.table, mark(err))
 	}
 	s.open.Store(o)
 	if s.closed.Load() {
 		// Close came while connections were made: nobody else would end those.
 		s.Close()
-		return relay.SourceInfo{}, fmt.Errorf("open the source %s: it was closed", s.table)
+		return relay.SourceInfo{}, fmt.Errorf("%s: it was closed", s.table)
 	}
 	return relay.SourceInfo{
 		Name:           s.table.String(),

@@ -19,6 +19,9 @@ type fakeSource struct {
 	// before is asked before each call, by its name, and after when it has taken effect: an error stands for a broken connection, or a lost reply.
 	before, after script
 
+	// warnings are what Open tells of.
+	warnings []string
+
 	owner  Owner
 	lanes  []int32
 	cursor int64
@@ -79,7 +82,7 @@ func (s *fakeSource) call(ctx context.Context, op string, f func() error) error 
 
 func (s *fakeSource) Open(ctx context.Context) (info SourceInfo, err error) {
 	err = s.call(ctx, "open", func() error {
-		info = SourceInfo{Name: "public.outbox_event", ID: uuid.UUID{1}, Lanes: len(s.table.lanes), FirstPublished: s.table.firstPublished}
+		info = SourceInfo{Name: "public.outbox_event", ID: uuid.UUID{1}, Lanes: len(s.table.lanes), FirstPublished: s.table.firstPublished, Warnings: s.warnings}
 		return nil
 	})
 	return info, err

@@ -98,6 +98,7 @@ func TestAReleaseThatArrivesLateFreesNothing(t *testing.T) {
 			return nil
 		})
 		b.start()
+		w.until("lanes are given back", cut.Load)
 		n := w.writing(300)
 		w.untilPublished()
 		w.wantEachOnce(n)

@@ -149,7 +149,7 @@ func (k *keeper) renew(ctx context.Context) error {
 }
 
 func (k *keeper) tooLate() error {
-	return fmt.Errorf("renew lease: not renewed within %s: %w", k.silence, ErrLeaseLost)
+	return fmt.Errorf("renew lease: not renewed within %s: %w", rounded(k.silence), ErrLeaseLost)
 }
 
 // bounded calls f with no more time than is left.

@@ -23,10 +23,13 @@ type Relay struct {
 	info SourceInfo
 	// reason is why the relay has not started yet.
 	reason error
+	// complained is what was last said of a start that fails, warned the source's warnings that were passed on.
+	complained complaint
+	warned     map[string]bool
 	// lease is what the relay has; written by the goroutine that talks about leases, read when that has ended.
 	lease Claim
-	// registered tells that the database may count this relay among those that share the lanes.
-	registered bool
+	// registered tells that the database may count this relay among those that share the lanes, claimed that it has said so.
+	registered, claimed bool
 	// opened tells that a term has begun in this run: from then on a failure is waited out.
 	opened bool
 	// started is when Run began.
@@ -55,6 +58,7 @@ func New(source Source, publisher Publisher, cfg Config) (*Relay, error) {
 		owner:     Owner{ID: id, Name: cfg.Name, Version: cfg.Version},
 		silence:   silence(cfg.LeaseTTL, publisher.MaxDelay()),
 		settler:   newSettler(source, cfg.step),
+		warned:    map[string]bool{},
 	}, nil
 }
 
@@ -90,7 +94,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		r.counters.lastError.Store(&err)
 		r.noteReason(err)
 		pause := r.pauseAfter(wait)
-		r.cfg.Logger.Warn("relay interrupted", "error", err, "again_in", pause.String())
+		r.complain(err, pause)
 		select {
 		case <-ctx.Done():
 			return r.left()
@@ -161,9 +165,7 @@ func (r *Relay) term(ctx context.Context) error {
 		return fmt.Errorf("open source: %w", err)
 	}
 	r.info = info
-	for _, w := range info.Warnings {
-		r.cfg.Logger.Warn("source", "table", info.Name, "warning", w)
-	}
+	r.warn(info)
 	if err := r.provePublisher(ctx); err != nil {
 		return err
 	}
@@ -171,7 +173,7 @@ func (r *Relay) term(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.cfg.Logger.Info("lanes taken", "table", info.Name, "gained", len(claim.Lanes), "lanes", len(claim.Lanes), "of", info.Lanes)
+	r.cfg.Logger.Info("lanes taken", "table", info.Name, "which", ranges(claim.Lanes), "gained", len(claim.Lanes), "lanes", len(claim.Lanes), "of", info.Lanes)
 	return r.lead(ctx, claim, sent)
 }
 
@@ -267,7 +269,9 @@ func (r *Relay) tryClaim(ctx context.Context) (Claim, error) {
 	attempt, cancel := r.attempt(ctx)
 	defer cancel()
 	r.registered, r.lease = true, Claim{Owner: r.owner}
-	return r.source.Claim(attempt, r.owner, r.cfg.LeaseTTL, Claim{Owner: r.owner})
+	claim, err := r.source.Claim(attempt, r.owner, r.cfg.LeaseTTL, Claim{Owner: r.owner})
+	r.claimed = r.claimed || err == nil
+	return claim, err
 }
 
 func (r *Relay) tryLook(ctx context.Context) (View, error) {
@@ -276,7 +280,8 @@ func (r *Relay) tryLook(ctx context.Context) (View, error) {
 	return r.source.Look(attempt, r.owner)
 }
 
-// leave hands back what the relay has and ends its registration, if that is still to be done.
+// leave hands back what the relay has and ends its registration, if that is still to be done. After a claim whose answer never came it tries to, and
+// says nothing when it cannot: most likely there is nothing to hand back.
 func (r *Relay) leave(ctx context.Context) {
 	if !r.registered {
 		return
@@ -284,8 +289,8 @@ func (r *Relay) leave(ctx context.Context) {
 	r.registered = false
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	if err := r.source.Leave(ctx, r.lease); err != nil {
-		r.cfg.Logger.Warn("release lease", "error", err)
+	if err := r.source.Leave(ctx, r.lease); err != nil && r.claimed {
+		r.cfg.Logger.Warn("lease not handed back: the other relays wait until it has run out", "error", err)
 	}
 }
 

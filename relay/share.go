@@ -139,7 +139,7 @@ func (s *share) take(ctx context.Context) error {
 	if len(gained) == 0 {
 		return nil
 	}
-	s.cfg.Logger.Info("lanes taken", "table", s.info.Name, "gained", len(gained), "lanes", len(now.Lanes))
+	s.cfg.Logger.Info("lanes taken", "table", s.info.Name, "which", ranges(gained), "gained", len(gained), "lanes", len(now.Lanes), "of", s.info.Lanes)
 	s.mu.Lock()
 	s.gained = append(s.gained, gained...)
 	s.mu.Unlock()
@@ -160,7 +160,7 @@ func (s *share) giveBack(ctx context.Context, now time.Time) error {
 		if err != nil {
 			return fmt.Errorf("give lanes back: %w", err)
 		}
-		s.cfg.Logger.Info("lanes given back", "table", s.info.Name, "given", len(drained), "lanes", len(staying.Lanes))
+		s.cfg.Logger.Info("lanes given back", "table", s.info.Name, "which", ranges(drained), "given", len(drained), "lanes", len(staying.Lanes), "of", s.info.Lanes)
 		s.leaving = busy
 	}
 	if len(s.leaving) > 0 && !now.Before(s.until) {

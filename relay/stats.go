@@ -19,6 +19,9 @@ type Stats struct {
 	InFlight, Outstanding int
 	// ParkedKeys is how many keys wait for an operator.
 	ParkedKeys int
+	// HeldKeys is how many keys a relay of package competing leaves out because one of their events has failed: it parks none, and tries them again by
+	// itself. It is 0 for a relay of this package.
+	HeldKeys int
 	// HeldTopics tells why each topic that cannot be published to is held.
 	HeldTopics map[string]error
 	// OpenWriters is how many transactions have drawn an id and not ended, as far as the reader has to wait for them.

@@ -23,6 +23,8 @@ type app struct {
 	env            environment
 	// origin holds the variables by which flags were set, by the flags' names.
 	origin map[string]string
+	// password is where the password of the command's database was taken from; "" when it has none, or the command has no database.
+	password string
 }
 
 // Run executes one command and returns its exit code: 0 ok, 1 failed, 2 usage, 78 configuration. environ has the form of os.Environ.
@@ -37,7 +39,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	if err == nil {
 		return exitOK
 	}
-	err = explain(err)
+	err = explain(placed(err, a.password))
 	if !isQuiet(err) {
 		fmt.Fprintf(stderr, "outbox: %v\n", err)
 	}
@@ -82,6 +84,10 @@ key stay in commit order, and one bad event stops at most its key.
 		if errors.As(err, &invalid) {
 			f := invalid.GetFlag()
 			err = fmt.Errorf("--%s %q: want %s", f.Name, invalid.GetValue(), kinds[f.Value.Type()])
+		}
+		var unknown *pflag.NotExistError
+		if errors.As(err, &unknown) && unknown.GetSpecifiedName() == "lanes" {
+			err = fmt.Errorf("%w: %s", err, config.LanesAdvice)
 		}
 		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
@@ -136,7 +142,7 @@ func shorten(_ []string, attr slog.Attr) slog.Attr {
 	err, ok := attr.Value.Any().(error)
 	var connect *pgconn.ConnectError
 	if ok && errors.As(err, &connect) {
-		text := strings.ReplaceAll(explainConnection(connect).Error(), "\n  hint: ", "; ")
+		text := strings.ReplaceAll(explainConnection(connect, err).Error(), "\n  hint: ", "; ")
 		return slog.String(attr.Key, text)
 	}
 	return attr

@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/outbox-relay/outbox/competing"
 	"github.com/outbox-relay/outbox/kafka"
@@ -13,6 +15,10 @@ const modeCompeting = "competing"
 
 // wireCompeting is wire for a relay that competes for rows.
 func (p *part) wireCompeting(log *slog.Logger) (*sourceRelay, error) {
+	if p.cfg.Settle == "delete" {
+		return nil, fmt.Errorf("%s is delete, and source %s is relayed in mode competing, which marks rows as the relays beside it do: leave it out, or make it mark",
+			p.cfg.Named("settle"), p.cfg.Label())
+	}
 	source, err := postgres.NewCompeting(p.pool, p.postgres(log))
 	if err != nil {
 		return nil, err
@@ -25,7 +31,7 @@ func (p *part) wireCompeting(log *slog.Logger) (*sourceRelay, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sourceRelay{engine, source}, nil
+	return &sourceRelay{engine, source, p.password}, nil
 }
 
 // competing takes what exists in both modes. The batches of the other one are far too large for rows that stay locked.
@@ -48,4 +54,22 @@ func (p *part) competing(log *slog.Logger) competing.Config {
 		cfg.BatchBytes = s.MaxInFlightBytes
 	}
 	return cfg
+}
+
+// warnOfLeased names the settings that somebody has made and that only the other mode looks at.
+func warnOfLeased(parts []*part) {
+	for _, p := range parts {
+		if p.cfg.Mode != modeCompeting {
+			continue
+		}
+		var idle []string
+		for _, key := range []string{"max-in-flight", "sweep-interval"} {
+			if p.cfg.Made(key) {
+				idle = append(idle, p.cfg.Named(key))
+			}
+		}
+		if len(idle) > 0 {
+			p.log.Warn("these settings have no effect in mode competing; its batches are bounded by batch-size and max-in-flight-bytes", "settings", strings.Join(idle, ", "))
+		}
+	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/outbox-relay/outbox/internal/config"
 	"github.com/outbox-relay/outbox/postgres"
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -26,9 +27,15 @@ import (
 func explain(err error) error {
 	var connect *pgconn.ConnectError
 	var publish *relay.PublishError
+	var unknown *postgres.UnknownTableError
 	switch {
 	case errors.As(err, &connect):
-		return explainConnection(connect)
+		return explainConnection(connect, err)
+	case errors.As(err, &unknown) && !unknown.There:
+		if near := config.Nearest(unknown.Table, unknown.Sources, 0); near != "" && near != unknown.Table {
+			return hinted(err, "did you mean --table "+near+"?")
+		}
+		return err
 	case errors.As(err, &publish) && publish.Code == unknownTopic && !strings.Contains(err.Error(), "--create-topics"):
 		return hinted(err, "with --create-topics the relay makes missing topics itself")
 	}
@@ -53,10 +60,15 @@ const unknownTopic = "UNKNOWN_TOPIC_OR_PARTITION"
 
 func hinted(err error, hint string) error { return fmt.Errorf("%w\n  hint: %s", err, hint) }
 
-func explainConnection(c *pgconn.ConnectError) error {
+// explainConnection takes whole for what it knows beyond c.
+func explainConnection(c *pgconn.ConnectError, whole error) error {
 	where := "PostgreSQL at " + address(c.Config)
 	for _, reason := range []func(*pgconn.ConnectError) (text, hint string, config bool){refusedByServer, refusedByTLS, unreachable} {
 		if text, hint, config := reason(c); text != "" {
+			var password *withPlace
+			if hint == wrongPassword && errors.As(whole, &password) {
+				hint = fmt.Sprintf("correct the password of user %s, which was taken from %s", c.Config.User, password.place)
+			}
 			err := hinted(fmt.Errorf("%s: %s", where, text), hint)
 			if config {
 				return &configError{err}
@@ -112,13 +124,16 @@ func refusedByServer(c *pgconn.ConnectError) (text, hint string, config bool) {
 	return fmt.Sprintf("%s (SQLSTATE %s)", first.Message, first.Code), "look at the server's log", false
 }
 
+// wrongPassword is the remedy where nobody knows any more which of them it was.
+const wrongPassword = "correct the password, wherever it was given: in the URL, by PGPASSWORD, in a .pgpass file, or by OUTBOX_DATABASE_PASSWORD or its file"
+
 // remedy is for a server that will never let this client in.
 func remedy(c *pgconn.Config, pg *pgconn.PgError) string {
 	switch {
 	case pg.Code == "28P01" && c.Password == "":
 		return fmt.Sprintf("no password was given for user %s: set PGPASSWORD, or write it into a .pgpass file", c.User)
 	case pg.Code == "28P01":
-		return "give the right password by PGPASSWORD, a .pgpass file or DATABASE_URL"
+		return wrongPassword
 	case pg.Code == "3D000":
 		return fmt.Sprintf("create it (createdb %s), or name another one in DATABASE_URL or PGDATABASE", c.Database)
 	case strings.Contains(pg.Message, "no encryption"):

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -72,7 +74,7 @@ func TestAConnectionThatFailsIsSaidInOneLineWithOneRemedy(t *testing.T) {
 	}{
 		"wrong password": {
 			"postgres://me:secret@" + refusingServer(t, "28P01", "password authentication failed") + "/x", exitConfig,
-			[]string{"password authentication failed", "hint: give the right password by PGPASSWORD, a .pgpass file or DATABASE_URL"}, true,
+			[]string{"password authentication failed", "hint: correct the password"}, true,
 		},
 		"no password": {
 			"postgres://me@" + refusingServer(t, "28P01", "password authentication failed") + "/x?passfile=none", exitConfig,
@@ -164,9 +166,11 @@ func TestExitCodesTellConfigurationFromFailureAndUsage(t *testing.T) {
 		{good, "migrate status --table a.b.c", exitConfig, `--table: table "a.b.c"`},
 		{good, "keys list --table a.b.c", exitConfig, `--table: table "a.b.c"`},
 		{good, "migrate grants --role me --table a.b.c", exitConfig, `table "a.b.c"`},
-		{good, "migrate up --lanes 2000", exitConfig, `--lanes is "2000": want 0 to 1024`},
+		{good, "migrate up --lanes 2000", exitConfig, `--lanes is "2000": want 1 to 1024`},
 		{good, "keys unpark --topic t --key k --wait 0s", exitConfig, `--wait is "0s": want more than 0s`},
 		{good, "status --table public.other", exitConfig, "outbox migrate up --table public.other"},
+		{good, "status --table public.outbox_evnt", exitConfig, "\n  hint: did you mean --table public.outbox_event?"},
+		{good, "relay --brokers 127.0.0.1:1 --table public.outbox_evnt", exitConfig, "outbox: open source: public.outbox_evnt: there is no such table in database "},
 		{missing, "status", exitConfig, "createdb never_created"},
 		{missing, "migrate up", exitConfig, "createdb never_created"},
 		{"DATABASE_URL=mysql://root@localhost/x", "status", exitConfig, "DATABASE_URL begins with mysql://: want postgres://user@host:5432/database"},
@@ -180,6 +184,32 @@ func TestExitCodesTellConfigurationFromFailureAndUsage(t *testing.T) {
 		code, said := outcome(t, []string{c.environ}, strings.Fields(c.args)...)
 		if code != c.code || !strings.Contains(said, c.says) {
 			t.Errorf("outbox %s with %.30s… ended with %d and %q; want %d and %q", c.args, c.environ, code, said, c.code, c.says)
+		}
+	}
+}
+
+func TestARefusedPasswordIsNamedByItsPlace(t *testing.T) {
+	t.Parallel()
+	server := refusingServer(t, "28P01", "password authentication failed")
+	bare, full := "DATABASE_URL=postgres://me@"+server+"/x?passfile=none", "DATABASE_URL=postgres://me:secret@"+server+"/x"
+	secret, listed := filepath.Join(t.TempDir(), "secret"), filepath.Join(t.TempDir(), "outbox.yaml")
+	for name, text := range map[string]string{secret: "hunter2\n", listed: "sources:\n- name: orders\n  database-password-file: " + secret + "\n"} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for want, environ := range map[string][]string{
+		"DATABASE_URL":                            {full},
+		"OUTBOX_DATABASE_PASSWORD":                {full, "OUTBOX_DATABASE_PASSWORD=other"},
+		"OUTBOX_DATABASE_PASSWORD_FILE":           {bare, "OUTBOX_DATABASE_PASSWORD_FILE=" + secret},
+		"OUTBOX_SOURCE_ORDERS__DATABASE_PASSWORD": {bare, "OUTBOX_CONFIG=" + listed, "OUTBOX_SOURCE_ORDERS__DATABASE_PASSWORD=other"},
+		"outbox.yaml:3: database-password-file":   {bare, "OUTBOX_CONFIG=" + listed},
+	} {
+		for _, command := range [][]string{{"status"}, {"migrate", "up"}, {"relay", "--brokers", "127.0.0.1:1"}} {
+			code, said := outcome(t, environ, command...)
+			if code != exitConfig || !strings.Contains(said, "correct the password of user me, which was taken from "+want+"\n") || strings.Contains(said, "hunter2") {
+				t.Errorf("%v with %v ended with %d and %q; want %s", command, environ, code, said, want)
+			}
 		}
 	}
 }

@@ -20,8 +20,11 @@ const (
 // settingsHelp ends the help of commands with many settings.
 const settingsHelp = `Every flag can also be set by the environment: its name in capitals, with
 OUTBOX_ before it and _ for -, such as OUTBOX_POLL_INTERVAL. A flag wins.
-Passwords come by the environment only: DATABASE_URL, PGPASSWORD, a .pgpass
-file, KAFKA_SASL_PASSWORD.
+Passwords never stand on the command line. They come by the environment, in
+DATABASE_URL, PGPASSWORD, OUTBOX_DATABASE_PASSWORD, KAFKA_SASL_PASSWORD, or in
+files: .pgpass, and those that OUTBOX_DATABASE_PASSWORD_FILE and
+KAFKA_SASL_PASSWORD_FILE name, or the lines database-password-file and
+sasl-password-file of the file that --config names.
 
 The log is text on a terminal and JSON elsewhere.
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os/user"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 	"unicode/utf8"
@@ -23,7 +24,8 @@ func (a *app) keys() *cobra.Command {
 		Short: "Look at parked keys, and let them go on",
 		Long: `A key (topic and partition key) is parked when one of its events can never be
 published as it is, such as one that is larger than its topic allows. The key's
-later events wait behind it; all other keys go on.
+later events wait behind it; all other keys go on. A relay of mode competing parks
+no key: it tries the event again by itself, and says so in its log.
 
 Mend the cause (raise the topic's max.message.bytes, correct the row) and unpark
 the key: its events are published in order. Or skip the event: it is moved whole
@@ -64,7 +66,10 @@ func (a *app) keysList() *cobra.Command {
 			if asJSON {
 				return json.NewEncoder(a.stdout).Encode(parkedJSON(parked))
 			}
-			return a.printParked(parked)
+			if err := a.printParked(parked); err != nil {
+				return err
+			}
+			return a.printCompeting(cmd.Context(), operator)
 		},
 	}
 	db.flags(cmd)
@@ -105,6 +110,19 @@ func (a *app) printParked(parked []relay.ParkedKey) error {
 	}
 	return w.Flush()
 }
+
+// printCompeting says where else to look: a metric that counts held keys must not lead to an empty list without a word.
+func (a *app) printCompeting(ctx context.Context, operator *postgres.Operator) error {
+	names, err := operator.Competing(ctx)
+	if err != nil || len(names) == 0 {
+		return err
+	}
+	_, err = fmt.Fprintf(a.stdout, "%s park no key: %s\n", printable(strings.Join(names, ", ")), heldElsewhere)
+	return err
+}
+
+// heldElsewhere follows the competing relays.
+const heldElsewhere = "a key whose event failed is left out for a while and tried again by itself; see their log (event failed) and metric outbox_held_keys"
 
 type keyFlags struct {
 	database

@@ -50,7 +50,14 @@ func (a *app) lanesList() *cobra.Command {
 			if asJSON {
 				return json.NewEncoder(a.stdout).Encode(lanesJSON(lanes))
 			}
-			return a.printLanes(lanes)
+			if err := a.printLanes(lanes); err != nil {
+				return err
+			}
+			competing, err := operator.Competing(cmd.Context())
+			if err != nil || len(competing) == 0 {
+				return err
+			}
+			return a.printLaneless(competing)
 		},
 	}
 	db.flags(cmd)
@@ -71,6 +78,16 @@ func (a *app) printLanes(lanes []postgres.LaneStatus) error {
 	return w.Flush()
 }
 
+// printLaneless says why the lanes are free though somebody publishes.
+func (a *app) printLaneless(relays []string) error {
+	text := "1 relay competes for rows and has no lanes"
+	if n := len(relays); n > 1 {
+		text = fmt.Sprintf("%d relays compete for rows and have no lanes", n)
+	}
+	_, err := fmt.Fprintf(a.stdout, "\n%s: %s\n", text, printable(strings.Join(relays, ", ")))
+	return err
+}
+
 func (a *app) lanesSet() *cobra.Command {
 	var db database
 	var yes bool
@@ -82,14 +99,19 @@ refuses while a relay of the table is alive. A number of some times as many as
 there will ever be relays lets them share evenly; many more cost each relay a
 little. Nothing in the outbox table changes.`,
 		Example: "  outbox lanes set 16\n  outbox lanes set 4 --table orders.outbox_event --yes",
-		Args:    cobra.ExactArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("lanes set needs a number, 1 to %d", postgres.MaxLanes)
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			n, err := strconv.Atoi(args[0])
 			if err != nil {
-				return &usageError{fmt.Errorf("the number of lanes is %q: want 1 to %d; see %s --help", args[0], postgres.MaxLanes, cmd.CommandPath())}
+				return &usageError{fmt.Errorf("lanes set %q: want 1 to %d; see %s --help", args[0], postgres.MaxLanes, cmd.CommandPath())}
 			}
 			if n < 1 || n > postgres.MaxLanes {
-				return &configError{fmt.Errorf("%s: want 1 to %d", plural(n, "lane"), postgres.MaxLanes)}
+				return &configError{fmt.Errorf("lanes set is %q: want 1 to %d", args[0], postgres.MaxLanes)}
 			}
 			return a.setLanes(cmd, &db, n, yes)
 		},

@@ -13,7 +13,7 @@ import (
 type collector struct {
 	relays *relayFleet
 
-	ready, pending, oldest, published, errors, parked, lanes, inFlight, held, unsettled *prometheus.Desc
+	ready, pending, oldest, published, errors, parked, lanes, inFlight, held, heldKeys, unsettled *prometheus.Desc
 }
 
 func newCollector(relays *relayFleet) *collector {
@@ -31,13 +31,14 @@ func newCollector(relays *relayFleet) *collector {
 		lanes:     desc("lanes", "Lanes that this relay has; the sum over all relays of a table is its number of lanes."),
 		inFlight:  desc("in_flight", "Events that are read and not settled."),
 		held:      desc("held_topics", "Topics that cannot be published to."),
+		heldKeys:  desc("held_keys", "Keys that a relay of mode competing leaves out for a while after an event has failed; it tries them again by itself."),
 		unsettled: desc("unsettled_total", "Events that are in Kafka and whose rows could not be marked."),
 	}
 }
 
 // Describe is of prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.ready, c.pending, c.oldest, c.published, c.errors, c.parked, c.lanes, c.inFlight, c.held, c.unsettled} {
+	for _, d := range []*prometheus.Desc{c.ready, c.pending, c.oldest, c.published, c.errors, c.parked, c.lanes, c.inFlight, c.held, c.heldKeys, c.unsettled} {
 		ch <- d
 	}
 }
@@ -67,6 +68,7 @@ func (c *collector) collect(ch chan<- prometheus.Metric, s sourceState) {
 	metric(c.lanes, prometheus.GaugeValue, float64(stats.Lanes))
 	metric(c.inFlight, prometheus.GaugeValue, float64(stats.InFlight))
 	metric(c.held, prometheus.GaugeValue, float64(len(stats.HeldTopics)))
+	metric(c.heldKeys, prometheus.GaugeValue, float64(stats.HeldKeys))
 	metric(c.unsettled, prometheus.CounterValue, float64(stats.Unsettled))
 	for class, n := range stats.Errors {
 		metric(c.errors, prometheus.CounterValue, float64(n), class.String())

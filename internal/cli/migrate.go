@@ -32,6 +32,18 @@ relay itself never migrates.`,
 	return cmd
 }
 
+func (f *migrateFlags) lanesFlag(cmd *cobra.Command) {
+	cmd.Flags().IntVar(&f.cfg.Lanes, "lanes", 0, fmt.Sprintf("lanes of a new source, 1 to %d (default %d)", migrate.MaxLanes, migrate.DefaultLanes))
+}
+
+// checkLanes wants a number of lanes, or none: a source that is there keeps its own.
+func (f *migrateFlags) checkLanes(cmd *cobra.Command) check {
+	c := between("lanes", &f.cfg.Lanes, 1, migrate.MaxLanes)
+	inRange := c.ok
+	c.ok = func() bool { return !cmd.Flags().Changed("lanes") || inRange() }
+	return c
+}
+
 func (a *app) migrateUp() *cobra.Command {
 	f := &migrateFlags{}
 	cmd := &cobra.Command{
@@ -41,7 +53,7 @@ func (a *app) migrateUp() *cobra.Command {
 needs the rights of the table's owner, and to create the schema outbox.`,
 		Example: "  outbox migrate up\n  outbox migrate up --table orders.outbox_event --lanes 16",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if problems := a.problems(cmd, []check{between("lanes", &f.cfg.Lanes, 0, 1024)}); problems != nil {
+			if problems := a.problems(cmd, []check{f.checkLanes(cmd)}); problems != nil {
 				return &configError{errors.Join(problems...)}
 			}
 			return a.withConn(cmd, &f.database, func(c *pgx.Conn) error {
@@ -55,7 +67,7 @@ needs the rights of the table's owner, and to create the schema outbox.`,
 		},
 	}
 	f.database.flags(cmd)
-	cmd.Flags().IntVar(&f.cfg.Lanes, "lanes", 0, "lanes of a new source, 1 to 1024; 0: 8")
+	f.lanesFlag(cmd)
 	cmd.Flags().BoolVar(&f.cfg.Headers, "headers", false, "give a new table the optional column headers")
 	return cmd
 }
@@ -84,6 +96,9 @@ func (a *app) migratePrint() *cobra.Command {
 		Short:   "Print the SQL, for a migration tool of your own",
 		Example: "  outbox migrate print > 001_outbox.sql\n  outbox migrate print --table orders.outbox_event --headers | psql \"$DATABASE_URL\" -1 -v ON_ERROR_STOP=1",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if problems := a.problems(cmd, []check{f.checkLanes(cmd)}); problems != nil {
+				return &configError{errors.Join(problems...)}
+			}
 			f.cfg.Table = f.table
 			sql, err := migrate.Print(f.cfg)
 			if err != nil {
@@ -94,7 +109,7 @@ func (a *app) migratePrint() *cobra.Command {
 		},
 	}
 	f.tableFlag(cmd)
-	cmd.Flags().IntVar(&f.cfg.Lanes, "lanes", 0, "lanes of the source, 1 to 1024; 0: 8")
+	f.lanesFlag(cmd)
 	cmd.Flags().BoolVar(&f.cfg.Headers, "headers", false, "with the optional column headers")
 	return cmd
 }
@@ -137,7 +152,11 @@ func (a *app) printMigrateStatus(s migrate.Status) error {
 		fmt.Fprintf(a.stdout, "pending   %s\n", m)
 	}
 	for _, source := range s.Sources {
-		fmt.Fprintf(a.stdout, "source    %s: %s, %s\n", source.Table, plural(source.Lanes, "lane"), source.Delivery)
+		gone := ""
+		if source.Gone {
+			gone = "; its table is GONE, dropped or renamed"
+		}
+		fmt.Fprintf(a.stdout, "source    %s: %s, %s%s\n", source.Table, plural(source.Lanes, "lane"), source.Delivery, gone)
 	}
 	if there {
 		for _, d := range s.Differences {

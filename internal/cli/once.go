@@ -132,13 +132,17 @@ func (o *onceReport) remaining(stats relay.Stats, parked []relay.ParkedKey) {
 		o.line("parked: topic %s, key %s, event %s (id %d): %s: %s",
 			printable(abridged(p.Topic)), strconv.Quote(abridged(p.PartitionKey)), p.Event.EventID, p.Event.ID, p.Code, printable(p.Reason))
 	}
-	if held := stats.ParkedKeys - len(parked); held > 0 {
-		o.line("held: %s behind an event that failed; the log says which", plural(held, "key"))
+	if stats.HeldKeys > 0 {
+		o.line("held: %s behind an event that failed; the log says which", plural(stats.HeldKeys, "key"))
 	}
 	for _, name := range slices.Sorted(maps.Keys(stats.HeldTopics)) {
 		o.line("held: %v", explain(stats.HeldTopics[name]))
 	}
-	if o.remains = max(len(parked), stats.ParkedKeys)+len(stats.HeldTopics) > 0; o.remains {
-		o.line("their events remain: see outbox status and outbox keys --help")
+	see := "outbox status"
+	if len(parked) > 0 {
+		see += " and outbox keys --help"
+	}
+	if o.remains = max(len(parked), stats.ParkedKeys)+stats.HeldKeys+len(stats.HeldTopics) > 0; o.remains {
+		o.line("their events remain: see %s", see)
 	}
 }

@@ -24,6 +24,8 @@ type relayFleet = fleet.Fleet[*sourceRelay]
 type sourceRelay struct {
 	fleet.Engine
 	source backlog
+	// password is where the database's password was taken from.
+	password string
 }
 
 // backlog tells what waits in a table.
@@ -39,6 +41,8 @@ type part struct {
 	// pool is for the operator and for how connections are made; the relay has its own.
 	pool     *pgxpool.Pool
 	operator *postgres.Operator
+	// password is where the database's password was taken from.
+	password string
 }
 
 // parts makes the parts of all sources, and reports everything that is wrong with the settings together: what Load has found, and what the drivers say.
@@ -71,8 +75,10 @@ func (a *app) parts(ctx context.Context, cfg *config.Config, found error, log *s
 
 // connectBy makes the pool, without connecting. known holds the tables of the sources before, by what they have in common.
 func (p *part) connectBy(ctx context.Context, env environment, known map[string]string) error {
-	cfg, err := targetOf(&p.cfg).parse(env)
+	target := targetOf(&p.cfg)
+	cfg, err := target.parse(env)
 	if err == nil {
+		p.password = target.passwordPlace(env, cfg)
 		err = p.alone(cfg, known)
 	}
 	if err == nil {
@@ -150,7 +156,7 @@ func (p *part) wire(log *slog.Logger) (*sourceRelay, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sourceRelay{engine, source}, nil
+	return &sourceRelay{engine, source, p.password}, nil
 }
 
 func (p *part) postgres(log *slog.Logger) postgres.Config {

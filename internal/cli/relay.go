@@ -64,6 +64,7 @@ func (a *app) runRelay(cmd *cobra.Command) error {
 		return err
 	}
 	defer closePools(parts)
+	warnOfLeased(parts)
 	relays := fleet.New(members(parts), fleet.Config{Once: cfg.Once})
 	if cfg.Listen != "" {
 		server, err := a.serve(cfg.Listen, relays, log)

@@ -15,9 +15,8 @@ import (
 func relays(s postgres.Status) []string {
 	lines, holders := holders(s)
 	does := "waits, seen"
-	competing := slices.ContainsFunc(s.Relays, func(r postgres.RelayStatus) bool { return r.Competing && r.Remaining > 0 })
 	switch n := free(s.Lanes); {
-	case competing:
+	case anyCompeting(s.Relays):
 	case len(lines) == 0:
 		// One that waits would have taken lanes: it has just been stopped, or cannot work.
 		does = "last seen"
@@ -36,6 +35,11 @@ func relays(s postgres.Status) []string {
 		lines = append(lines, fmt.Sprintf("%s: %s %d s ago", printable(r.Name), what, int(s.At.Sub(r.SeenAt).Round(time.Second).Seconds())))
 	}
 	return lines
+}
+
+// anyCompeting tells that a relay is alive which competes for rows.
+func anyCompeting(relays []postgres.RelayStatus) bool {
+	return slices.ContainsFunc(relays, func(r postgres.RelayStatus) bool { return r.Competing && r.Remaining > 0 })
 }
 
 // free counts the lanes that nobody has.

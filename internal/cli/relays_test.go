@@ -1,7 +1,9 @@
 package cli
 
 import (
+	"bytes"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +12,17 @@ import (
 	"github.com/outbox-relay/outbox/postgres"
 	"github.com/outbox-relay/outbox/relay"
 )
+
+func TestATopicIsFreeOnlyWhenARelayIsThereToKnow(t *testing.T) {
+	t.Parallel()
+	for want, left := range map[string]time.Duration{"no": time.Second, "-": -time.Second} {
+		var out bytes.Buffer
+		printTopics(&out, postgres.Status{Topics: []postgres.TopicStatus{{Topic: "shop.order"}}, Relays: []postgres.RelayStatus{{Remaining: left}}})
+		if got := strings.Fields(out.String()); got[len(got)-1] != want {
+			t.Errorf("a relay that is alive for %s: HELD is %s, want %s", left, got[len(got)-1], want)
+		}
+	}
+}
 
 func TestStatusTellsWhoPublishesAndWhoWaits(t *testing.T) {
 	t.Parallel()

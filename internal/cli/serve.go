@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,7 +18,7 @@ import (
 func (a *app) serve(address string, relays *relayFleet, log *slog.Logger) (*http.Server, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, &configError{fmt.Errorf("--listen %s: %w", address, err)}
+		return nil, listenError(address, err)
 	}
 	server := &http.Server{Handler: handler(relays), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}
 	go func() {
@@ -27,6 +28,14 @@ func (a *app) serve(address string, relays *relayFleet, log *slog.Logger) (*http
 	}()
 	log.Info("serving /livez, /readyz and /metrics", "address", listener.Addr().String())
 	return server, nil
+}
+
+// listenError tells a port that another process has, and may give up, from an address that cannot be had. At a deploy the old process and the new one overlap.
+func listenError(address string, err error) error {
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("--listen %s: %w: another process has the port; start again when it has ended, or choose another port", address, syscall.EADDRINUSE)
+	}
+	return &configError{fmt.Errorf("--listen %s: %w", address, err)}
 }
 
 func handler(relays *relayFleet) http.Handler {

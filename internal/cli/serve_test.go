@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -191,6 +192,21 @@ func TestHealthAndMetricsTellTheSourcesApart(t *testing.T) {
 	}
 	if strings.Contains(body, `outbox_pending{source="late"}`) {
 		t.Error("/metrics counts the rows of a source that it cannot ask")
+	}
+}
+
+func TestAPortThatIsTakenIsNoFaultOfTheConfiguration(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for address, want := range map[string]int{taken.Addr().String(): exitFailed, "127.0.0.1": exitConfig, "127.0.0.1:http-or-so": exitConfig} {
+		_, err := (&app{}).serve(address, nil, discard())
+		if err == nil || exitCode(err) != want || !strings.Contains(err.Error(), "--listen "+address) {
+			t.Errorf("%s: got %v, want an error of exit code %d", address, err, want)
+		}
 	}
 }
 

@@ -47,11 +47,12 @@ func (d *database) pool(ctx context.Context, a *app, cmd *cobra.Command) (*pgxpo
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := targetOf(source).parse(a.env)
+	target := targetOf(source)
+	cfg, err := target.parse(a.env)
 	if err != nil {
 		return nil, fmt.Errorf("%s%w", source.Where(), err)
 	}
-	d.table = source.Table
+	d.table, a.password = source.Table, target.passwordPlace(a.env, cfg)
 	return newPool(ctx, cfg)
 }
 
@@ -70,7 +71,7 @@ func (a *app) typed(cmd *cobra.Command, flags ...string) map[string]string {
 func targetOf(s *config.Source) target {
 	return target{
 		url: s.DatabaseURL, table: s.Table, password: s.DatabasePassword,
-		urlName: s.Named("database-url"), tableName: s.Named("table"), typed: s.Typed("database-url"),
+		urlName: s.Named("database-url"), tableName: s.Named("table"), passwordName: s.Named("database-password"), typed: s.Typed("database-url"),
 		hint: s.How("database-url", "DATABASE_URL, such as postgres://user@host:5432/shop, or the PG* variables, or --database-url"),
 	}
 }
@@ -85,8 +86,8 @@ type target struct {
 	url, table string
 	// password, when there is one, is used in place of any other.
 	password config.Secret
-	// urlName and tableName are how the two were told: by which flag, which variable, which line.
-	urlName, tableName string
+	// urlName, tableName and passwordName are how they were told: by which flag, which variable, which line.
+	urlName, tableName, passwordName string
 	// typed is a URL of the command line. A password in it is refused: every user of the machine can read it there.
 	typed bool
 	// hint says how to name a database.

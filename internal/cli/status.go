@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -156,6 +157,9 @@ func (a *app) printStatus(s postgres.Status) error {
 	fmt.Fprintf(w, "pending\t%d%s\n", s.Pending, more)
 	fmt.Fprintf(w, "oldest pending\t%s\n", age(s.Pending, s.OldestAge))
 	fmt.Fprintf(w, "parked keys\t%d\n", s.ParkedKeys)
+	if anyCompeting(s.Relays) {
+		fmt.Fprintf(w, "held keys\tcompeting relays are alive: %s\n", heldElsewhere)
+	}
 	fmt.Fprintf(w, "last published\t%s\n", moment(s.LastPublished))
 	for i, r := range relays(s) {
 		label := ""
@@ -167,17 +171,22 @@ func (a *app) printStatus(s postgres.Status) error {
 	if !s.Indexed {
 		fmt.Fprintf(w, "index\tMISSING: no index WHERE published_at IS NULL, reading gets slower as the table grows: see outbox migrate status\n")
 	}
-	printTopics(w, s.Topics)
+	printTopics(w, s)
 	return w.Flush()
 }
 
-func printTopics(w io.Writer, topics []postgres.TopicStatus) {
-	if len(topics) == 0 {
+// printTopics says nothing of what holds a topic when no relay is alive that could know.
+func printTopics(w io.Writer, s postgres.Status) {
+	if len(s.Topics) == 0 {
 		return
 	}
+	free := "-"
+	if slices.ContainsFunc(s.Relays, func(r postgres.RelayStatus) bool { return r.Remaining > 0 }) {
+		free = "no"
+	}
 	fmt.Fprintf(w, "\nTOPIC\tPENDING\tOLDEST\tPARKED KEYS\tHELD\n")
-	for _, t := range topics {
-		held := "no"
+	for _, t := range s.Topics {
+		held := free
 		if t.HeldCode != "" {
 			held = printable(t.HeldCode + ": " + t.HeldReason)
 		}

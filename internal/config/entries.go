@@ -141,6 +141,9 @@ func find(key string) (s Setting, fromFile, known bool) {
 	return Setting{}, false, false
 }
 
+// LanesAdvice says how the number of lanes is set, to those who look for it among the settings of a relay.
+const LanesAdvice = "the number of lanes belongs to the table; outbox migrate up --lanes N gives it to a new one, outbox lanes set N changes it"
+
 // misplaced says why the key must not stand where it stands.
 func misplaced(s Setting, key string, known bool, scopes []Scope) string {
 	var here []string
@@ -157,6 +160,9 @@ func misplaced(s Setting, key string, known bool, scopes []Scope) string {
 		return key + " is of the whole process: write it at the top, not in a source"
 	case key == keySources, key == keyName:
 		return key + " does not belong here: the top has sources, and each of them a name"
+	}
+	if key == "lanes" {
+		return "lanes is no setting of a relay: " + LanesAdvice
 	}
 	return fmt.Sprintf("unknown setting %s%s", Setting{}.shown(key), suggestion(key, here))
 }

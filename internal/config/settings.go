@@ -37,7 +37,7 @@ func ofKafka() []Setting {
 		{Key: "brokers", Usual: "KAFKA_BROKERS", Scope: PerSource, Kind: List, Usage: "Kafka brokers, `host:port,…` (KAFKA_BROKERS)", ok: addresses, want: "addresses, each with a port, such as kafka-1:9092"},
 		{Key: "client-id", Scope: PerSource, Kind: Text, Default: "outbox-relay", Usage: "the client `id` that the brokers see"},
 		{Key: "tls", Usual: "KAFKA_TLS_ENABLED", Scope: PerSource, Kind: Bool, Usage: "talk TLS to the brokers, with the system's roots (KAFKA_TLS_ENABLED)"},
-		{Key: "sasl-mechanism", Usual: "KAFKA_SASL_MECHANISM", Scope: PerSource, Kind: Text, Words: []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}, Usage: "%s (KAFKA_SASL_MECHANISM); the password comes by KAFKA_SASL_PASSWORD"},
+		{Key: "sasl-mechanism", Usual: "KAFKA_SASL_MECHANISM", Scope: PerSource, Kind: Text, Words: []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}, Usage: "%s (KAFKA_SASL_MECHANISM); the password comes by KAFKA_SASL_PASSWORD or KAFKA_SASL_PASSWORD_FILE"},
 		{Key: "sasl-username", Usual: "KAFKA_SASL_USERNAME", Scope: PerSource, Kind: Text, Usage: "SASL user `name` (KAFKA_SASL_USERNAME)"},
 		{Key: "sasl-password", Usual: "KAFKA_SASL_PASSWORD", Scope: PerSource, Kind: Text, Secret: true, Usage: "SASL password"},
 		{Key: "compression", Scope: PerSource, Kind: Text, Default: "none", Words: []string{"none", "gzip", "snappy", "lz4", "zstd"}, Usage: "%s; kafkajs consumers read none and gzip only"},

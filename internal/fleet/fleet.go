@@ -138,7 +138,11 @@ func (f *Fleet[E]) keep(ctx context.Context, stop func(), m *member[E]) {
 			stop()
 			return
 		}
-		m.Logger.Error("source does not come up; the others go on", "error", err, "again_in", wait.String())
+		text := "source does not come up"
+		if f.anyUp() {
+			text += "; the others go on"
+		}
+		m.Logger.Error(text, "error", err, "again_in", wait.String())
 		f.cfg.pause(ctx, wait)
 		wait = min(2*wait, maxPause)
 	}
@@ -172,6 +176,18 @@ func (f *Fleet[E]) failed(m *member[E], err error, again time.Duration) (hopeles
 		}
 	}
 	return true
+}
+
+// anyUp tells that another source works, as far as is known.
+func (f *Fleet[E]) anyUp() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.members {
+		if m.look(); m.running && m.err == nil && up(m.engine.Stats()) {
+			return true
+		}
+	}
+	return false
 }
 
 // look forgets the failure of a member that has come up since.

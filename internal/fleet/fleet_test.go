@@ -1,9 +1,11 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -197,6 +199,27 @@ func TestASourceThatCameUpLaterKeepsTheProcessAlive(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+func TestTheOthersGoOnOnlyWhereOneDoes(t *testing.T) {
+	t.Parallel()
+	for want, other := range map[string]func(context.Context, *fake) error{
+		`msg="source does not come up"`:                   failsAfter(30*time.Second, errOutage),
+		`msg="source does not come up; the others go on"`: works,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var log bytes.Buffer
+			bad := Member[*fake]{Name: "a", Make: (&source{runs: []func(context.Context, *fake) error{failsAfter(time.Second, errConfig)}}).make, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+			f := New([]Member[*fake]{bad, {Name: "b", Make: (&source{runs: []func(context.Context, *fake) error{other}}).make}}, Config{})
+			stop := started(t, f)
+			<-time.After(2 * time.Second)
+			synctest.Wait()
+			_ = stop()
+			if !strings.Contains(log.String(), want) {
+				t.Errorf("the log does not say %s: %s", want, &log)
+			}
+		})
+	}
 }
 
 func TestThePauseGrowsToItsLimit(t *testing.T) {

@@ -56,6 +56,17 @@ func (l *ledger) size() (n int) {
 	return n
 }
 
+// String counts the transactions.
+func (l *ledger) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := map[fate]int{}
+	for _, tx := range l.done {
+		n[tx.fate]++
+	}
+	return fmt.Sprintf("%d transactions committed, %d rolled back or failed, %d with an unknown outcome", n[committed], n[rolledBack], n[unknown])
+}
+
 // balance compares the ledger with the rows that each committed transaction has left, and decides what was unknown.
 func (l *ledger) balance(ctx context.Context, conn *pgx.Conn, h *history.History) error {
 	rows, err := conn.Query(ctx, "SELECT id FROM order_change")

@@ -69,7 +69,7 @@ func (s seeded) test(t *testing.T) {
 	l.follow(p)
 	stop()
 	report := l.judge()
-	t.Logf("seed %d: %s\nwarnings: %s", s.seed, report.Summary(), l.messages())
+	t.Logf("seed %d: %s\nledger: %s\nwarnings: %s", s.seed, report.Summary(), l.ledger, l.messages())
 	for _, c := range l.complaints() {
 		t.Error(c)
 	}

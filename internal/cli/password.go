@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outbox-relay/outbox/relay"
+)
+
+// withPlace is an error of a database, with the place that its password was taken from: the driver's errors do not know it.
+type withPlace struct {
+	error
+	place string
+}
+
+// Unwrap returns the error itself.
+func (w *withPlace) Unwrap() error { return w.error }
+
+// placed adds the place of the password to an error; nil stays nil.
+func placed(err error, place string) error {
+	if err == nil || place == "" {
+		return err
+	}
+	return &withPlace{err, place}
+}
+
+// passwordPlace says where the password comes from that a connection uses: by which variable, which line, which file. It is "" when there is none.
+func (t target) passwordPlace(env environment, cfg *pgxpool.Config) string {
+	switch {
+	case cfg.ConnConfig.Password == "":
+		return ""
+	case t.password != "":
+		return t.passwordName
+	case hasPassword(t.url):
+		return t.urlName
+	case env["PGPASSWORD"] != "":
+		return "PGPASSWORD"
+	}
+	return "the password file " + cmp.Or(env["PGPASSFILE"], "~/.pgpass")
+}
+
+// Run is the engine's.
+func (s *sourceRelay) Run(ctx context.Context) error { return placed(s.Engine.Run(ctx), s.password) }
+
+// Stats are the engine's.
+func (s *sourceRelay) Stats() relay.Stats {
+	stats := s.Engine.Stats()
+	stats.LastError = placed(stats.LastError, s.password)
+	return stats
+}

@@ -1,0 +1,78 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// UnknownTableError tells that a table cannot be relayed, because the database does not have it, or has not registered it as a source. It is
+// relay.ErrConfiguration.
+type UnknownTableError struct {
+	// Table is the table that was asked for, and Where the database that was looked at: "database shop at db:5432". Neither has a user or a password.
+	Table, Where string
+	// There tells that the database has the table, Registered that it has the source.
+	There, Registered bool
+	// Sources are the tables of all sources of this database, in alphabetical order; nil when there are none, or when they cannot be read.
+	Sources []string
+}
+
+// Error says which of the two is missing, what there is instead, and which command makes it.
+func (e *UnknownTableError) Error() string {
+	up := "outbox migrate up --table " + e.Table
+	switch {
+	case e.There:
+		return fmt.Sprintf("the table is there, and not registered as an outbox, in %s; run: %s", e.Where, up)
+	case e.Registered:
+		return fmt.Sprintf("there is no such table any more in %s: it was registered as an outbox, and was dropped or renamed since; run: %s", e.Where, up)
+	case len(e.Sources) > 0:
+		return fmt.Sprintf("there is no such table in %s, which has the outboxes %s; name one of them, or run: %s", e.Where, strings.Join(e.Sources, ", "), up)
+	}
+	return fmt.Sprintf("there is no such table in %s, which has no outbox at all: connect to another database, or run: %s", e.Where, up)
+}
+
+// unknownTable looks at what there is instead of the table. What cannot be found out is left out.
+func unknownTable(ctx context.Context, q querier, table tableName) error {
+	e := &UnknownTableError{Table: table.String(), Where: whereabouts(ctx, q)}
+	// Without an answer to the first question nothing is there to be denied; without one to the second there is no schema outbox, or no right to read it.
+	_ = q.QueryRow(ctx, `SELECT EXISTS (`+tableSQL+`)`, table.schema, table.name).Scan(&e.There)
+	rows, err := q.Query(ctx, `SELECT table_schema, table_name FROM outbox.source ORDER BY table_schema, table_name`)
+	if err != nil {
+		return misconfigured{e}
+	}
+	var t tableName
+	_, _ = pgx.ForEachRow(rows, []any{&t.schema, &t.name}, func() error {
+		e.Sources = append(e.Sources, t.String())
+		e.Registered = e.Registered || t == table
+		return nil
+	})
+	return misconfigured{e}
+}
+
+// whereabouts names the database, and the server as it was asked for: behind a pooler, it knows itself by another address.
+func whereabouts(ctx context.Context, q querier) string {
+	where := "this database"
+	var name string
+	if err := q.QueryRow(ctx, `SELECT current_database()`).Scan(&name); err == nil {
+		where = "database " + name
+	}
+	var cfg *pgx.ConnConfig
+	switch c := q.(type) {
+	case *pgx.Conn:
+		cfg = c.Config()
+	case *pgxpool.Pool:
+		cfg = c.Config().ConnConfig
+	default:
+		return where
+	}
+	if filepath.IsAbs(cfg.Host) {
+		return fmt.Sprintf("%s at %s (port %d)", where, cfg.Host, cfg.Port)
+	}
+	return where + " at " + net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port)))
+}
