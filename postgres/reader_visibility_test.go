@@ -148,11 +148,22 @@ func TestRolledBackIDStallsNothing(t *testing.T) {
 // The trigger runs after the id was drawn and before the row has an xid: waiting for xids would lose the event.
 func TestSlowTriggerHoldsItsHoleOpen(t *testing.T) {
 	t.Parallel()
+	for range 10 {
+		if slowTriggerWithoutXid(t) {
+			return
+		}
+	}
+	t.Fatal("every time the writer had an xid before its row")
+}
+
+// slowTriggerWithoutXid tells whether the writer had no xid. The first id that the sequence gives after a checkpoint is logged, and that takes one; when there is a
+// checkpoint is the server's affair.
+func slowTriggerWithoutXid(t *testing.T) bool {
 	b := newBench(t)
 	b.exec(`CREATE FUNCTION wait() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
     IF NEW.partition_key = 'slow' THEN PERFORM pg_advisory_xact_lock_shared(1); END IF; RETURN NEW; END $$;
 CREATE TRIGGER wait BEFORE INSERT ON outbox_event FOR EACH ROW EXECUTE FUNCTION wait()`)
-	b.insert("z") // The first id from the sequence is logged, and that takes an xid.
+	b.insert("z")
 	b.start()
 	b.wantRead(1)
 	brake := b.begin()
@@ -176,10 +187,9 @@ CREATE TRIGGER wait BEFORE INSERT ON outbox_event FOR EACH ROW EXECUTE FUNCTION 
 	for range 10 {
 		b.wantRead()
 	}
+	without := true
 	for _, xid := range b.holes.groups[0].waits {
-		if xid != 0 {
-			t.Fatalf("the writer has an xid already: %s", b)
-		}
+		without = without && xid == 0
 	}
 	brake.commit()
 	if err := <-done; err != nil {
@@ -190,6 +200,7 @@ CREATE TRIGGER wait BEFORE INSERT ON outbox_event FOR EACH ROW EXECUTE FUNCTION 
 	b.insert("slow")
 	b.wantRead(2, 4)
 	b.wantNoHoles()
+	return without
 }
 
 // The transaction with the lower xid draws the higher id.
