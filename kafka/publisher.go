@@ -130,7 +130,8 @@ func (p *Publisher) Topics(ctx context.Context, names []string) (map[string]Topi
 // MaxDelay implements [relay.Publisher]: a third of the lease's TTL.
 func (p *Publisher) MaxDelay() time.Duration { return p.cfg.produceTimeout() + p.cfg.requestOverhead() }
 
-// SilentFrom implements [relay.Publisher]: it is looked at before each write to a broker, by this process's monotonic clock.
+// SilentFrom implements [relay.Publisher]: it is looked at before each write to a broker, by this process's monotonic clock, and by the wall clock too: the
+// monotonic one stands still while the machine is suspended.
 func (p *Publisher) SilentFrom(t time.Time) {
 	if t.IsZero() {
 		p.silent.Store(nil)
@@ -141,7 +142,11 @@ func (p *Publisher) SilentFrom(t time.Time) {
 
 func (p *Publisher) late() bool {
 	t := p.silent.Load()
-	return t != nil && !p.cfg.now().Before(*t)
+	if t == nil {
+		return false
+	}
+	now := p.cfg.now()
+	return !now.Before(*t) || !now.Round(0).Before(t.Round(0))
 }
 
 // Destroy implements [relay.Publisher].

@@ -59,6 +59,6 @@
 //   - A lane is given back only when nothing of it is outstanding, unsettled or to be parked, or left to run out.
 //   - A stop and a failure leave answers that come in time heard, and what they acknowledge settled.
 //   - An event that is in Kafka and whose row cannot be settled (a constraint, a trigger, row-level security) stays in flight in every later term
-//     of the run: it is not published again before a restart, and stops no other.
+//     of the run: it is not published again before a restart or before its lane is another relay's, and stops no other.
 //   - What is in flight is bounded by Config.MaxInFlight and MaxInFlightBytes, whatever stands still.
 package relay

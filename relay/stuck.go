@@ -44,7 +44,7 @@ func (t *term) errChoked() error {
 func (r *Relay) noteUnsettled(u *UnsettledError) {
 	r.counters.unsettled.Add(int64(len(u.Refs)))
 	r.cfg.Logger.Error("in Kafka, but its row cannot be marked", "table", r.info.Name, "events", len(u.Refs), "ids", someIDs(u.Refs), "reason", u.Err,
-		"note", "it will be published again after a restart: mend the constraint, trigger or policy, and mark the row by hand (published_at = now())")
+		"note", "it will be published again after a restart, or when its lane moves to another relay: mend the constraint, trigger or policy, and mark the row by hand (published_at = now())")
 }
 
 // someIDs names the first of many rows.
