@@ -38,6 +38,7 @@ func (p *part) wireCompeting(log *slog.Logger) (*sourceRelay, error) {
 func (p *part) competing(log *slog.Logger) competing.Config {
 	s := p.cfg
 	cfg := competing.Config{
+		Name:         p.name,
 		Version:      version(),
 		PollInterval: s.PollInterval,
 		LeaseTTL:     s.LeaseTTL,

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -38,6 +40,8 @@ type part struct {
 	cfg  config.Source
 	once bool
 	log  *slog.Logger
+	// name is the relay's, the same in all parts.
+	name string
 	// pool is for the operator and for how connections are made; the relay has its own.
 	pool     *pgxpool.Pool
 	operator *postgres.Operator
@@ -53,8 +57,9 @@ func (a *app) parts(ctx context.Context, cfg *config.Config, found error, log *s
 	}
 	var parts []*part
 	known := map[string]string{}
+	name := cmp.Or(cfg.RelayName, processName())
 	for _, s := range cfg.Sources {
-		p := &part{cfg: s, once: cfg.Once, log: log}
+		p := &part{cfg: s, once: cfg.Once, log: log, name: name}
 		if s.Name != "" {
 			p.log = log.With("source", s.Name)
 		}
@@ -71,6 +76,12 @@ func (a *app) parts(ctx context.Context, cfg *config.Config, found error, log *s
 		return nil, &configError{errors.Join(problems...)}
 	}
 	return parts, nil
+}
+
+// processName names a relay that nobody has named: two of one host differ.
+func processName() string {
+	host, _ := os.Hostname()
+	return fmt.Sprintf("%s:%d", cmp.Or(host, "unknown"), os.Getpid())
 }
 
 // connectBy makes the pool, without connecting. known holds the tables of the sources before, by what they have in common.
@@ -189,6 +200,7 @@ func (p *part) kafka(log *slog.Logger) kafka.Config {
 func (p *part) engine(log *slog.Logger) relay.Config {
 	s := p.cfg
 	return relay.Config{
+		Name:             p.name,
 		Version:          version(),
 		PollInterval:     s.PollInterval,
 		BatchSize:        s.BatchSize,

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"strings"
@@ -90,8 +91,11 @@ func level(cfg *config.Config) slog.Level {
 	return slog.LevelInfo
 }
 
-// announce says what several sources need together: each has its own budget.
+// announce says what this relay is, and what several sources need together: each has its own budget.
 func announce(parts []*part, log *slog.Logger) {
+	for _, p := range parts {
+		p.announce()
+	}
 	if len(parts) < 2 {
 		return
 	}
@@ -102,6 +106,13 @@ func announce(parts []*part, log *slog.Logger) {
 		bytes += p.cfg.MaxInFlightBytes
 	}
 	log.Info("relaying several sources", "sources", strings.Join(names, ", "), "most_bytes_in_flight", bytes)
+}
+
+// announce says what goes from where to where, with neither user nor password.
+func (p *part) announce() {
+	c := p.pool.Config().ConnConfig
+	p.log.Info("relay starts", "relay", p.name, "version", version(), "mode", cmp.Or(p.cfg.Mode, "leased"), "table", p.cfg.Table,
+		"database", address(&c.Config)+"/"+c.Database, "brokers", strings.Join(p.cfg.Brokers, ","))
 }
 
 // runUntilStopped says that the stop was heard, for it may take a while, and how it ended.

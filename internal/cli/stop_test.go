@@ -48,11 +48,20 @@ SELECT gen_random_uuid(), 'Order', '1', 'order.placed.v1', '{}', 'shop.order', i
 	ended := make(chan int, 1)
 	go func() {
 		ended <- Run(ctx, []string{"relay"}, strings.NewReader(""), &bytes.Buffer{}, log,
-			[]string{"DATABASE_URL=" + db.URL, "KAFKA_BROKERS=" + strings.Join(cluster.ListenAddrs(), ",")})
+			[]string{"DATABASE_URL=" + db.URL, "KAFKA_BROKERS=" + strings.Join(cluster.ListenAddrs(), ","), "OUTBOX_RELAY_NAME=shop-relay-1"})
 	}()
 	defer stop()
 	conn := db.Conn(t)
 	await(t, "the events are published", func() bool { return countUnpublished(t, conn) == 0 })
+	var name string
+	if err := conn.QueryRow(t.Context(), "SELECT name FROM outbox.relay").Scan(&name); err != nil || name != "shop-relay-1" {
+		t.Errorf("the relay is registered as %q: %v", name, err)
+	}
+	for _, what := range []string{`"msg":"relay starts","relay":"shop-relay-1","version":"`, `"mode":"leased","table":"public.outbox_event","database":"`, "/" + databaseOf(db.URL) + `","brokers":"` + cluster.ListenAddrs()[0] + `"}`} {
+		if !strings.Contains(log.String(), what) {
+			t.Errorf("the log does not begin with %s: %s", what, log)
+		}
+	}
 	stop()
 	if code := <-ended; code != exitOK {
 		t.Errorf("ended with %d: %s", code, log)

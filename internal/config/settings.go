@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Settings are all settings, in the order in which people should read them.
@@ -18,6 +21,10 @@ func ofProcess() []Setting {
 		{Key: "config", Scope: Run, Kind: Text, Usage: "YAML `file` with settings and, for several sources, their list"},
 		{Key: "once", Scope: Run, Kind: Bool, Usage: "publish what is there and end"},
 		{Key: "listen", Scope: Process, Kind: Text, Usage: "serve /livez, /readyz and /metrics at this `address`, such as :9090"},
+		{
+			Key: "relay-name", Scope: Process, Kind: Text, Usage: "the relay's `name` for people, in the status and the log; without it host name and process id",
+			ok: oneLine, want: fmt.Sprintf("one line of at most %d letters", maxRelayName),
+		},
 		{Key: "verbose", Scope: Process, Kind: Bool, Usage: "log more"},
 	}
 }
@@ -68,6 +75,15 @@ func ofEngine() []Setting {
 		positive[time.Duration](Setting{Key: "sweep-interval", Scope: PerSource, Kind: Duration, Default: "30s", Usage: "how often the table is searched for forgotten events"}),
 		positive[time.Duration](Setting{Key: "start-timeout", Scope: PerSource, Kind: Duration, Default: "30s", Usage: "how long to try to reach database and brokers at first"}),
 	}
+}
+
+// maxRelayName keeps the tables of the status readable.
+const maxRelayName = 100
+
+// oneLine is a text that can be shown in a table.
+func oneLine(v any) bool {
+	text := v.(string)
+	return utf8.ValidString(text) && utf8.RuneCountInString(text) <= maxRelayName && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
 // addresses are host:port, all of them.
