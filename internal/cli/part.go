@@ -63,6 +63,7 @@ func (a *app) parts(ctx context.Context, cfg *config.Config, found error, log *s
 		if s.Name != "" {
 			p.log = log.With("source", s.Name)
 		}
+		p.log = newWarnOnce(p.log)
 		parts = append(parts, p)
 		if err := p.connectBy(ctx, a.env, known); err != nil {
 			problems = append(problems, err)
