@@ -66,7 +66,7 @@ func (c Config) check() (settings, error) {
 		errs = append(errs, fmt.Errorf("table %s: the schema %s is the relay's own; put the table into another one", table, stateSchema))
 	}
 	if c.Lanes < 0 || c.Lanes > MaxLanes {
-		errs = append(errs, fmt.Errorf("lanes is %d: want 1 to %d, or 0 for the default", c.Lanes, MaxLanes))
+		errs = append(errs, fmt.Errorf("lanes %d: want 1 to %d, or 0 for the default", c.Lanes, MaxLanes))
 	}
 	switch c.Delivery {
 	case "", AtLeastOnce:

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -11,8 +12,9 @@ func TestAStartThatFailsSaysEachReasonOnceInAWhile(t *testing.T) {
 	inWorld(t, func(w *world) {
 		r := w.relay(Config{StartTimeout: -1})
 		r.source.warnings = []string{"an index is missing"}
-		reason := errors.New("nobody listens")
-		r.publisher.onOpen = func(context.Context) error { return reason }
+		var reason atomic.Value
+		reason.Store(errors.New("nobody listens"))
+		r.publisher.onOpen = func(context.Context) error { return reason.Load().(error) }
 		r.start()
 		after(20 * time.Second)
 		if n := r.log.count("cannot start yet"); n != 1 {
@@ -22,7 +24,7 @@ func TestAStartThatFailsSaysEachReasonOnceInAWhile(t *testing.T) {
 		if n := r.log.count("cannot start yet"); n != 2 {
 			t.Errorf("said %d times in 40 s, want twice", n)
 		}
-		reason = errors.New("wrong password")
+		reason.Store(errors.New("wrong password"))
 		after(10 * time.Second)
 		if r.log.count("cannot start yet") != 3 || r.log.count("wrong password") != 1 {
 			t.Error("a new reason is not said, or more than once")
