@@ -48,8 +48,12 @@ func parse(args []string, out io.Writer) (settings, error) {
 	if err := f.Parse(args); err != nil {
 		return s, err
 	}
-	if f.NArg() > 0 && !named {
-		s.what = f.Arg(0)
+	rest := f.Args()
+	if len(rest) > 0 && !named {
+		s.what, rest = rest[0], rest[1:]
+	}
+	if len(rest) > 0 {
+		return s, fmt.Errorf("one part at a time: %q is measured, %q is too many", s.what, rest)
 	}
 	if s.smoke {
 		s.shrink(f)
