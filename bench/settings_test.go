@@ -71,3 +71,17 @@ func TestALeaseOfARelayIsNotShorterThanItTakes(t *testing.T) {
 		t.Errorf("parked keys need more rows: got %v, want one that names --large-rows", err)
 	}
 }
+
+func TestOnePartAtATime(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"drain", "live"}, {"--pairs", "1", "drain", "live"}} {
+		if _, err := parse(args, io.Discard); err == nil || !strings.Contains(err.Error(), "live") {
+			t.Errorf("%q: %v, want an error that names live", args, err)
+		}
+	}
+	for _, args := range [][]string{{"drain", "--pairs", "1"}, {"--pairs", "1", "drain"}} {
+		if s, err := parse(args, io.Discard); err != nil || s.what != "drain" {
+			t.Errorf("%q: %q, %v, want drain", args, s.what, err)
+		}
+	}
+}
