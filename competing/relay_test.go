@@ -236,7 +236,7 @@ func TestItDoesNotStartWhileLanesAreLeased(t *testing.T) {
 	w := newWorld(t)
 	w.fill(10)
 	w.exec(`UPDATE outbox.lane SET owner = gen_random_uuid(), epoch = 1, expires_at = clock_timestamp() + interval '1 h' WHERE lane = 3`)
-	err := w.relay(competing.Config{StartTimeout: 300 * time.Millisecond}).Run(t.Context())
+	err := w.relay(competing.Config{StartTimeout: 5 * time.Second}).Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "leases lanes") {
 		t.Fatalf("Run = %v, want it refused", err)
 	}

@@ -60,6 +60,9 @@ func (w *world) relay(cfg competing.Config) *competing.Relay {
 	if cfg.TopicCheckInterval == 0 {
 		cfg.TopicCheckInterval = 20 * time.Millisecond
 	}
+	if cfg.DrainTimeout == 0 {
+		cfg.DrainTimeout = time.Minute
+	}
 	r, err := competing.New(source, publisher, cfg)
 	if err != nil {
 		w.t.Fatal(err)
