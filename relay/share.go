@@ -170,18 +170,24 @@ func (s *share) giveBack(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// comeBack takes up again the lanes that were to be left. Those whose parked keys were never read go through housekeeping.
+// comeBack takes up again the lanes that are still to be left. Those whose parked keys were never read go through housekeeping.
 func (s *share) comeBack() {
-	read := slices.DeleteFunc(s.leaving, func(l int32) bool { return slices.Contains(s.unread, l) })
-	s.leaving = nil
+	var read, unread []int32
+	for _, l := range s.leaving {
+		if slices.Contains(s.unread, l) {
+			unread = append(unread, l)
+		} else {
+			read = append(read, l)
+		}
+	}
+	s.leaving, s.unread = nil, nil
 	s.gate.gain(read)
-	if len(s.unread) == 0 {
+	if len(unread) == 0 {
 		return
 	}
 	s.mu.Lock()
-	s.gained = append(s.gained, s.unread...)
+	s.gained = append(s.gained, unread...)
 	s.mu.Unlock()
-	s.unread = nil
 	s.toGain.set()
 }
 

@@ -9,7 +9,7 @@ import (
 type Stats struct {
 	// Published counts events that Kafka has acknowledged, Settled those that are written down, ForeignSettles those that somebody else had
 	// settled before, or deleted. Unsettled counts those that are in Kafka and whose rows cannot be marked: a constraint, a trigger or row-level
-	// security is in the way; they will be published again after a restart.
+	// security is in the way; they will be published again after a restart, or when their lane moves to another relay.
 	Published, Settled, ForeignSettles, Unsettled int64
 	// Errors counts failures to publish by class.
 	Errors map[Class]int64
