@@ -31,8 +31,9 @@ type DB struct {
 type Option func(*options)
 
 type options struct {
-	empty  bool
-	config *migrate.Config
+	empty    bool
+	config   *migrate.Config
+	encoding string
 }
 
 // Empty leaves the database as the server makes it: no table, no schema outbox.
@@ -40,6 +41,9 @@ func Empty(o *options) { o.empty = true }
 
 // Migrated migrates the database with a configuration of the test's own, such as another table or number of lanes.
 func Migrated(c migrate.Config) Option { return func(o *options) { o.config = &c } }
+
+// Encoded gives the database an encoding of its own, by PostgreSQL's name for it, in place of the server's.
+func Encoded(name string) Option { return func(o *options) { o.encoding = name } }
 
 // New makes a database for this test and drops it afterwards. Without an option it holds the table public.outbox_event and the schema
 // outbox.
@@ -51,7 +55,11 @@ func New(t testing.TB, opts ...Option) *DB {
 	}
 	s := sharedServer(t)
 	template := ""
-	if !o.empty && o.config == nil {
+	switch {
+	case o.encoding != "":
+		// Only the server's own empty template suits any encoding.
+		template = "template0 ENCODING '" + o.encoding + "' LC_COLLATE 'C' LC_CTYPE 'C'"
+	case !o.empty && o.config == nil:
 		template = s.templateFor(t)
 	}
 	db := s.create(t, template)

@@ -52,6 +52,14 @@ func TestAConfigurationOfTheTestsOwnIsUsed(t *testing.T) {
 	}
 }
 
+func TestADatabaseHasTheEncodingAskedFor(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Encoded("LATIN1"))
+	if n := count(t, db, "SELECT (getdatabaseencoding() = 'LATIN1')::integer"); n != 1 {
+		t.Error("the database has another encoding")
+	}
+}
+
 func TestTheDatabaseIsDroppedAtTheEnd(t *testing.T) {
 	t.Parallel()
 	var name string
