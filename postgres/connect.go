@@ -83,6 +83,11 @@ func (c connector) attempt(ctx context.Context, settings map[string]string) (*pg
 	}
 	// What is not prepared takes the types of its parameters from here.
 	conn.TypeMap().RegisterDefaultPgType([]uuid.UUID(nil), "_uuid")
+	if err := AsUTF8(ctx, conn); err != nil {
+		// Closing says no more than that it is gone.
+		_ = conn.Close(ctx)
+		return nil, err
+	}
 	return conn, nil
 }
 

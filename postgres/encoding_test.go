@@ -3,6 +3,7 @@ package postgres
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -50,6 +51,12 @@ func handedOut(t *testing.T, s *Source, lanes []int32) (events []*relay.Event) {
 			return events
 		}
 	}
+}
+
+// asUTF8 returns a pool as the commands have it.
+func asUTF8(t *testing.T, db *pgxpool.Pool) *pgxpool.Pool {
+	t.Helper()
+	return reconfigured(t, db, func(c *pgxpool.Config) { c.AfterConnect = AsUTF8 })
 }
 
 func keysOf(events []*relay.Event) []string {
@@ -118,6 +125,31 @@ func TestInAnyEncodingAParkedKeyWaitsAndGoesOn(t *testing.T) {
 			if !slices.Equal(names, keys) {
 				t.Errorf("parked %q, want %q", names, keys)
 			}
+			operator := newOperator(t, asUTF8(t, db))
+			for _, p := range found {
+				if _, err := operator.Request(t.Context(), VerbUnpark, p.Key, "ann", ""); err != nil {
+					t.Errorf("request for %q: %v", p.PartitionKey, err)
+				}
+			}
+			released, err := s.Requests(t.Context(), mine, func(relay.Key) bool { return true })
+			if err != nil || len(released) != len(keys) {
+				t.Errorf("released %q, %v; want all of %q", released, err, keys)
+			}
+			if again := keysOf(handedOut(t, s, allLanes)); !slices.Equal(again, keys) {
+				t.Errorf("handed out when unparked: %q, want %q", again, keys)
+			}
 		})
+	}
+}
+
+func TestAnEncodingWithoutUTF8ForAllIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	s := newSource(t, newDatabase(t, pgtest.Encoded("WIN1251")), Config{})
+	info, err := s.Open(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(info.Warnings) != 1 || !strings.Contains(info.Warnings[0], "WIN1251") {
+		t.Errorf("warnings %q, want one of WIN1251", info.Warnings)
 	}
 }

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -61,7 +62,7 @@ ON CONFLICT (source, key_hash) DO UPDATE SET
     id = excluded.id, event_id = excluded.event_id, event_type = excluded.event_type, code = excluded.code, reason = excluded.reason,
     parked_at = CASE WHEN k.event_id = excluded.event_id THEN k.parked_at ELSE excluded.parked_at END`, f.row.table.sql()),
 			f.row.id, p.Topic, keyHash(p.Key), p.PartitionKey, lane,
-			p.Event.ID, p.Event.EventID, p.EventType, p.Code, storable(p.Reason))
+			p.Event.ID, p.Event.EventID, p.EventType, p.Code, f.row.storable(p.Reason))
 		return err
 	})
 	if err != nil {
@@ -77,7 +78,7 @@ const maxTopic = 1000
 func (f *failures) HoldTopics(ctx context.Context, owner relay.Owner, held []relay.HeldTopic) error {
 	topics, codes, reasons := make([]string, len(held)), make([]string, len(held)), make([]string, len(held))
 	for i, h := range held {
-		topics[i], codes[i], reasons[i] = storable(h.Topic[:min(len(h.Topic), maxTopic)]), h.Code, storable(h.Reason)
+		topics[i], codes[i], reasons[i] = storable(strings.ToValidUTF8(h.Topic[:min(len(h.Topic), maxTopic)], "")), h.Code, f.row.storable(h.Reason)
 	}
 	err := inTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `

@@ -13,7 +13,7 @@ import (
 
 // laneSQL is [relay.Lane] in SQL, of the expressions for a text and for a number of lanes. testdata/lanes.json holds both to the same.
 func laneSQL(partitionKey, lanes string) string {
-	return "(('x' || encode(substr(sha256(convert_to(" + partitionKey + ", 'UTF8')), 1, 4), 'hex'))::bit(32)::bigint % " + lanes + ")::integer"
+	return "(('x' || encode(substr(sha256(" + bytesSQL(partitionKey) + "), 1, 4), 'hex'))::bit(32)::bigint % " + lanes + ")::integer"
 }
 
 // laneSet is a set of the lanes of a source that has total ones.
@@ -70,5 +70,5 @@ func keyHash(key relay.Key) []byte {
 
 // keyHashSQL is of the expressions for a topic and a partition key.
 func keyHashSQL(topic, partitionKey string) string {
-	return "sha256(convert_to(" + topic + ", 'UTF8') || '\\x00'::bytea || convert_to(" + partitionKey + ", 'UTF8'))"
+	return "sha256(" + bytesSQL(topic) + " || '\\x00'::bytea || " + bytesSQL(partitionKey) + ")"
 }

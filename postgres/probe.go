@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,8 @@ type sourceRow struct {
 	id    uuid.UUID
 	table tableName
 	lanes int
+	// encoding is the database's.
+	encoding string
 	// firstPublished is zero before the first publication.
 	firstPublished time.Time
 	// headers tells that the table has the optional column headers.
@@ -78,7 +81,7 @@ func inspect(ctx context.Context, conn *pgx.Conn, table tableName, mode SettleMo
 			return probe{}, err
 		}
 	}
-	p.warnings = append(shape.warnings(table), session.warnings()...)
+	p.warnings = slices.Concat(shape.warnings(table), session.warnings(), encodingWarnings(p.row.encoding))
 	return p, nil
 }
 
@@ -88,8 +91,8 @@ func readSource(ctx context.Context, q querier, table tableName) (sourceRow, err
 	var delivery string
 	var first *time.Time
 	err := q.QueryRow(ctx, `
-SELECT id, lanes, delivery, first_published_at FROM outbox.source WHERE table_schema = $1 AND table_name = $2`,
-		table.schema, table.name).Scan(&row.id, &row.lanes, &delivery, &first)
+SELECT id, lanes, delivery, first_published_at, getdatabaseencoding()::text FROM outbox.source WHERE table_schema = $1 AND table_name = $2`,
+		table.schema, table.name).Scan(&row.id, &row.lanes, &delivery, &first, &row.encoding)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows), code(err) == "42P01", code(err) == "3F000":
 		return sourceRow{}, unknownTable(ctx, q, table)

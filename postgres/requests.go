@@ -204,5 +204,5 @@ func deathReason(p relay.ParkedKey, r request) string {
 	if r.reason == "" {
 		return p.Reason
 	}
-	return storable(p.Reason + " — skipped: " + r.reason)
+	return storable(p.Reason + "; skipped: " + r.reason)
 }

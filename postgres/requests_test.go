@@ -74,7 +74,7 @@ func TestSkipMovesTheEventWhole(t *testing.T) {
 SELECT array[id::text, event_id::text, topic, partition_key, code, reason, died_by, (lane = `+laneSQL("partition_key", "8")+`)::text]
 FROM outbox.dead_event`), []string{
 		"1", refs[0].EventID.String(), orders.Topic, orders.PartitionKey, "MESSAGE_TOO_LARGE",
-		"the event is too large — skipped: too old", "ann", "true",
+		"the event is too large; skipped: too old", "ann", "true",
 	})
 	same(t, "ids left", queryOne[[]int64](t, db, `SELECT array(SELECT id FROM outbox_event)`), []int64{refs[1].ID})
 	same(t, "parked keys", parkedKeys(t, s), nil)

@@ -72,7 +72,7 @@ func isRefusal(err error) bool {
 func storable(s string) string {
 	const limit = 4000
 	if len(s) > limit {
-		s = s[:limit] + "…"
+		s = strings.ToValidUTF8(s[:limit], "") + "..."
 	}
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "")
 }

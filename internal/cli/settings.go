@@ -15,6 +15,7 @@ import (
 
 	"github.com/outbox-relay/outbox/internal/config"
 	"github.com/outbox-relay/outbox/migrate"
+	"github.com/outbox-relay/outbox/postgres"
 )
 
 // database are the settings of every command that needs PostgreSQL.
@@ -98,6 +99,7 @@ func newPool(ctx context.Context, cfg *pgxpool.Config) (*pgxpool.Pool, error) {
 	cfg.MaxConns = 4
 	cfg.ConnConfig.ConnectTimeout = connectTimeout
 	suitPoolers(cfg.ConnConfig)
+	cfg.AfterConnect = postgres.AsUTF8
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("database: %w", err)
