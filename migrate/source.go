@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/internal/lanesql"
 )
 
 // Source is a row of outbox.source: a table that is relayed.
@@ -62,7 +64,10 @@ func (s settings) upSource(ctx context.Context, tx pgx.Tx, r *Result) error {
 // compare refuses to change what relays rely on while they run.
 func (s settings) compare(r *Result) error {
 	var errs []error
-	if s.Lanes != 0 && s.Lanes != r.Lanes {
+	switch {
+	case r.SourceCreated && s.Lanes > r.Lanes:
+		errs = append(errs, fmt.Errorf("lanes %d: this database can have no more than one: its encoding is neither UTF8 nor SQL_ASCII, or its server is a big-endian machine; run it without --lanes", s.Lanes))
+	case s.Lanes != 0 && s.Lanes != r.Lanes:
 		errs = append(errs, fmt.Errorf("the source has %s already, not %d; to change the number, stop all relays of the table and run: outbox lanes set %d --table %s",
 			count(r.Lanes, "lane"), s.Lanes, s.Lanes, s.table))
 	}
@@ -73,10 +78,12 @@ func (s settings) compare(r *Result) error {
 	return errors.Join(errs...)
 }
 
+// insertSource gives a source one lane where the database cannot tell more of them apart as the relay does.
 func (s settings) insertSource(lanes int, delivery string) string {
-	return fmt.Sprintf(`INSERT INTO outbox.source (table_schema, table_name, lanes, delivery) VALUES (%s, %s, %d, %s)
+	return fmt.Sprintf(`INSERT INTO outbox.source (table_schema, table_name, lanes, delivery)
+    VALUES (%s, %s, CASE WHEN %s THEN %d ELSE 1 END, %s)
     ON CONFLICT (table_schema, table_name) DO NOTHING;
-`, literal(s.table.Schema), literal(s.table.Name), lanes, literal(delivery))
+`, literal(s.table.Schema), literal(s.table.Name), lanesql.Shareable(), lanes, literal(delivery))
 }
 
 func (s settings) insertLanes() string {

@@ -76,7 +76,7 @@ func TestStatusNamesTheCommandThatHelps(t *testing.T) {
 		{"SELECT 1", "", "nothing here yet: run outbox migrate up"},
 		{"SELECT 1", "orders.outbox_event", "nothing here yet: run outbox migrate up --table orders.outbox_event"},
 		{"SELECT 1", `"it's"`, `nothing here yet: run outbox migrate up --table 'public."it'\''s"'`},
-		{outboxTable, "", "the schema outbox lacks 1 migration, from 001_state on: run outbox migrate up"},
+		{outboxTable, "", "the schema outbox lacks 2 migrations, from 001_state on: run outbox migrate up"},
 		{printed(t), "other", "there is no table public.other: run outbox migrate up --table public.other"},
 		{printed(t) + "DELETE FROM outbox.source", "", "table public.outbox_event is not registered as a source: run outbox migrate up"},
 		{printed(t) + "CREATE TABLE orders (id int)", "orders", "table public.orders is not an outbox table: it lacks event_id, aggregate_type, " +

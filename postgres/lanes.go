@@ -8,13 +8,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/outbox-relay/outbox/internal/lanesql"
 	"github.com/outbox-relay/outbox/relay"
 )
-
-// laneSQL is [relay.Lane] in SQL, of the expressions for a text and for a number of lanes. testdata/lanes.json holds both to the same.
-func laneSQL(partitionKey, lanes string) string {
-	return "(('x' || encode(substr(sha256(" + bytesSQL(partitionKey) + "), 1, 4), 'hex'))::bit(32)::bigint % " + lanes + ")::integer"
-}
 
 // laneSet is a set of the lanes of a source that has total ones.
 type laneSet struct {
@@ -59,7 +55,7 @@ func (s laneSet) sql(st *statement) string {
 	// An empty list must not become NULL, of which nothing is true, nor its contrary.
 	lanes := slices.AppendSeq(make([]int32, 0, len(s.set)), maps.Keys(s.set))
 	slices.Sort(lanes)
-	return laneSQL("coalesce(e.partition_key::text, '')", strconv.Itoa(s.total)) + " = ANY (" + st.param(pgtype.Int4ArrayOID, lanes) + ")"
+	return lanesql.Of("coalesce(e.partition_key::text, '')", strconv.Itoa(s.total)) + " = ANY (" + st.param(pgtype.Int4ArrayOID, lanes) + ")"
 }
 
 // keyHash is what parked_key is keyed by: topic and partition key of a row may be longer than an index entry. keyHashSQL is the same in SQL.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outbox-relay/outbox/internal/lanesql"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -45,7 +46,7 @@ func TestLaneIsTheSameInGoAndSQL(t *testing.T) {
 			if got := relay.Lane(key, lanes); got != want {
 				t.Errorf("lane(%.20q, %d) = %d, want %d", key, lanes, got, want)
 			}
-			got := queryOne[int32](t, db, "SELECT "+laneSQL("$1::text", "$2::integer"), key, lanes)
+			got := queryOne[int32](t, db, "SELECT "+lanesql.Of("$1::text", "$2::integer"), key, lanes)
 			if got != want {
 				t.Errorf("laneSQL of %.20q and %d lanes = %d, want %d", key, lanes, got, want)
 			}

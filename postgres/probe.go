@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/internal/lanesql"
 )
 
 // sourceRow is what the database says of a source: its row in outbox.source, and the shape of its table.
@@ -19,6 +21,8 @@ type sourceRow struct {
 	lanes int
 	// encoding is the database's.
 	encoding string
+	// shareable tells that there may be more than one lane.
+	shareable bool
 	// firstPublished is zero before the first publication.
 	firstPublished time.Time
 	// headers tells that the table has the optional column headers.
@@ -43,6 +47,9 @@ type probe struct {
 var errReadOnly = errors.New("the server is read-only: it is a standby, or default_transaction_read_only is on; " +
 	"connect to the primary (target_session_attrs=read-write chooses it), or let the role write")
 
+// errOneLane is what a database says that hashes texts otherwise than [relay.Lane] does.
+var errOneLane = errors.New("this database can have no more than one: its encoding is neither UTF8 nor SQL_ASCII, or its server is a big-endian machine")
+
 // querier is a connection, a pool or a transaction.
 type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
@@ -62,6 +69,9 @@ func inspect(ctx context.Context, conn *pgx.Conn, table tableName, mode SettleMo
 	}
 	if p.row, err = readSource(ctx, conn, table); err != nil {
 		return probe{}, err
+	}
+	if p.row.lanes > 1 && !p.row.shareable {
+		return probe{}, misconfigured{fmt.Errorf("the source has %d lanes, and %w; run: outbox lanes set 1 --table %s", p.row.lanes, errOneLane, table)}
 	}
 	shape, err := readShape(ctx, conn, table)
 	if err != nil {
@@ -91,8 +101,9 @@ func readSource(ctx context.Context, q querier, table tableName) (sourceRow, err
 	var delivery string
 	var first *time.Time
 	err := q.QueryRow(ctx, `
-SELECT id, lanes, delivery, first_published_at, getdatabaseencoding()::text FROM outbox.source WHERE table_schema = $1 AND table_name = $2`,
-		table.schema, table.name).Scan(&row.id, &row.lanes, &delivery, &first, &row.encoding)
+SELECT id, lanes, delivery, first_published_at, getdatabaseencoding()::text, `+lanesql.Shareable()+`
+FROM outbox.source WHERE table_schema = $1 AND table_name = $2`,
+		table.schema, table.name).Scan(&row.id, &row.lanes, &delivery, &first, &row.encoding, &row.shareable)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows), code(err) == "42P01", code(err) == "3F000":
 		return sourceRow{}, unknownTable(ctx, q, table)

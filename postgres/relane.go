@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/internal/lanesql"
 )
 
 // MaxLanes is the largest number of lanes that a source can have.
@@ -57,11 +59,15 @@ func setLanes(ctx context.Context, tx pgx.Tx, source uuid.UUID, n int) error {
 		return fmt.Errorf("take the mode lock: %w", err)
 	}
 	var lanes int
-	if err := tx.QueryRow(ctx, `SELECT lanes FROM outbox.source WHERE id = $1 FOR UPDATE`, source).Scan(&lanes); err != nil {
+	var shareable bool
+	err := tx.QueryRow(ctx, `SELECT lanes, `+lanesql.Shareable()+` FROM outbox.source WHERE id = $1 FOR UPDATE`, source).Scan(&lanes, &shareable)
+	switch {
+	case err != nil:
 		return fmt.Errorf("lock the source: %w", err)
-	}
-	if lanes == n {
+	case lanes == n:
 		return nil
+	case n > 1 && !shareable:
+		return fmt.Errorf("%d lanes: %w", n, errOneLane)
 	}
 	// The locks end every decision and every renewal that is under way.
 	if _, err := tx.Exec(ctx, `SELECT FROM outbox.lane WHERE source = $1 ORDER BY lane FOR UPDATE`, source); err != nil {
@@ -126,7 +132,7 @@ UPDATE outbox.lane SET owner = NULL, expires_at = NULL, epoch = (SELECT max(epoc
 	if err != nil {
 		return fmt.Errorf("raise the epochs: %w", err)
 	}
-	newLane := laneSQL("partition_key", "$2::integer")
+	newLane := lanesql.Of("partition_key", "$2::integer")
 	for _, sql := range []string{
 		`UPDATE outbox.source SET lanes = $2 WHERE id = $1`,
 		`INSERT INTO outbox.lane (source, lane, epoch)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/lanesql"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -52,7 +53,7 @@ SELECT source, id, event_id, topic, partition_key, lane FROM outbox.parked_key`)
 		same(t, "the lanes", layout(t, db), step.want)
 		for _, table := range []string{"parked_key", "dead_event", "failure"} {
 			same(t, "rows of a wrong lane in "+table, queryOne[int](t, db, fmt.Sprintf(
-				`SELECT count(*) FROM outbox.%s WHERE lane <> %s`, table, laneSQL("partition_key", fmt.Sprint(step.lanes)))), 0)
+				`SELECT count(*) FROM outbox.%s WHERE lane <> %s`, table, lanesql.Of("partition_key", fmt.Sprint(step.lanes)))), 0)
 		}
 	}
 	lanes, err := o.Lanes(t.Context())

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/lanesql"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -71,7 +72,7 @@ func TestSkipMovesTheEventWhole(t *testing.T) {
 	same(t, "problem", problem(t, db, id), "")
 	same(t, "the dead event", queryOne[string](t, db, `SELECT event::text FROM outbox.dead_event`), row)
 	same(t, "what is known of it", queryOne[[]string](t, db, `
-SELECT array[id::text, event_id::text, topic, partition_key, code, reason, died_by, (lane = `+laneSQL("partition_key", "8")+`)::text]
+SELECT array[id::text, event_id::text, topic, partition_key, code, reason, died_by, (lane = `+lanesql.Of("partition_key", "8")+`)::text]
 FROM outbox.dead_event`), []string{
 		"1", refs[0].EventID.String(), orders.Topic, orders.PartitionKey, "MESSAGE_TOO_LARGE",
 		"the event is too large; skipped: too old", "ann", "true",
