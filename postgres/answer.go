@@ -29,9 +29,13 @@ type answer struct {
 	snapshot snapshot
 	// finds are rows in holes; page is of the walk; head is above the position; beyond is above the sequence. Each is sorted by id.
 	finds, page, head, beyond []row
-	// whole is how many rows came with their payload, bytes how much text that is. cut tells for each kind of rows that those behind were left out because of it.
+	// whole is how many rows came with their payload, bytes how much text that is. cut tells for each kind of rows that those behind were left out, because
+	// of it or of the limit.
 	whole, bytes int
 	cut          [kindBeyond + 1]bool
+	// wanted is how many rows of each kind came whole, limit how many may.
+	wanted [kindBeyond + 1]int
+	limit  int
 }
 
 // readBytes is how much text one read keeps, about; what is above it is read again. Finds in holes are kept whatever their size: they must be
@@ -40,7 +44,7 @@ const readBytes = 8 << 20
 
 // leaveOut tells whether a row is behind one that was left out, or is to be. Each kind gets at least one row, so that reading goes on.
 func (a *answer) leaveOut(kind int32, have int) bool {
-	if a.bytes > readBytes && have > 0 {
+	if a.bytes > readBytes && have > 0 || a.wanted[kind] >= a.limit {
 		a.cut[kind] = true
 	}
 	return a.cut[kind]
@@ -48,7 +52,7 @@ func (a *answer) leaveOut(kind int32, have int) bool {
 
 // fetch puts the question to the database.
 func (r *reader) fetch(ctx context.Context, q *question) (*answer, error) {
-	a := &answer{}
+	a := &answer{limit: q.limit}
 	rows := &decoder{names: r.names}
 	s := r.build(q)
 	err := r.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
@@ -92,6 +96,7 @@ func (a *answer) take(v [][]byte, d *decoder) (err error) {
 	got := row{id: int64Of(v[1])}
 	if v[2] != nil {
 		a.whole++
+		a.wanted[kind]++
 		a.bytes += len(v[6]) + len(v[7])
 		got.event = d.event(got.id, v[2:])
 	}

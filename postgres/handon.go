@@ -9,7 +9,7 @@ import (
 // takeIn moves the reader on by an answer, and returns what is to be handed on: what was found in holes comes first, then the walk's page,
 // then the head. Each part is in the order of ids and no key has a newer event in an earlier part, so no key is turned.
 func (r *reader) takeIn(q *question, a *answer) relay.Batch {
-	walkFull := r.walk != nil && (fullPage(a.page, q) || a.cut[kindPage])
+	walkFull := r.walk != nil && a.full(kindPage, q)
 	events := r.older(a)
 	events = r.newer(events, a.head, walkFull)
 	events = r.newer(events, a.beyond, walkFull)
@@ -68,18 +68,9 @@ func visible(a *answer) []int64 {
 	return ids
 }
 
-// fullPage tells that a page was cut: it has as many rows, or matching rows, as were asked for.
-func fullPage(rows []row, q *question) bool {
-	if len(rows) >= q.scan() {
-		return true
-	}
-	matching := 0
-	for _, r := range rows {
-		if r.event != nil {
-			matching++
-		}
-	}
-	return matching >= q.limit
+// full tells that a part was cut: it has as many rows as it was to pass, or left some out.
+func (a *answer) full(kind int32, q *question) bool {
+	return len(*a.rows(kind)) >= q.rows(int(kind)) || a.cut[kind]
 }
 
 // moveWalk moves the walk to the end of its page; a page that is not full ends it, and the next one begins.
@@ -88,6 +79,7 @@ func (r *reader) moveWalk(page []row, full bool) {
 	case r.walk == nil:
 	case full:
 		r.walk.pos = page[len(page)-1].id
+		r.walk.density.learn(len(page), wanted(page))
 	default:
 		r.walk, r.next = r.next, nil
 		// The walk has not seen what lies above the sequence.
@@ -97,9 +89,12 @@ func (r *reader) moveWalk(page []row, full bool) {
 
 // moveHead moves the position, and tells whether there may be more above it.
 func (r *reader) moveHead(q *question, a *answer) (more bool) {
-	head := a.head
+	head, full := a.head, a.full(kindHead, q)
+	if full {
+		r.density.learn(len(head), wanted(head))
+	}
 	if r.walking() {
-		if fullPage(head, q) || a.cut[kindHead] {
+		if full {
 			r.pos = head[len(head)-1].id
 			return true
 		}
@@ -114,7 +109,7 @@ func (r *reader) moveHead(q *question, a *answer) (more bool) {
 	}
 	r.cursor = head[len(head)-1].id
 	r.pos = r.cursor
-	return len(head) >= q.limit || a.cut[kindHead]
+	return full
 }
 
 // gaps returns the ids above cursor that the head has passed.
@@ -130,7 +125,7 @@ func gaps(cursor int64, head []row) []span {
 // moveBeyond moves the position above the sequence, and tells whether there may be more.
 func (r *reader) moveBeyond(q *question, a *answer) (more bool) {
 	rows := a.beyond
-	if len(rows) >= q.limit || a.cut[kindBeyond] {
+	if a.full(kindBeyond, q) {
 		r.beyond = rows[len(rows)-1].id
 		return true
 	}

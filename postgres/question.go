@@ -13,8 +13,6 @@ const (
 	// shortSpan is the longest span that is looked up by its single ids. The lookup of ids costs a fifth of a join on ranges; a
 	// wide span, left by a rolled-back bulk insert, costs nothing as a range, because nothing unpublished is in it.
 	shortSpan = 128
-	// minScan is how many rows a page of a filtered walk looks through at least, however few of them match.
-	minScan = 10_000
 )
 
 // Kinds of rows in the answer to a read, in the order of their parts in the statement.
@@ -28,7 +26,8 @@ const (
 
 // question is what one read asks for.
 type question struct {
-	limit int
+	// limit is how many rows are wanted; head and page are how many the parts pass for that, if it is more.
+	limit, head, page int
 	// look are the groups of holes to look at; skipped are those left out, if the answer's snapshot allows it.
 	look, skipped []*group
 	// walk is nil when there is none.
@@ -37,8 +36,16 @@ type question struct {
 	noHead, beyond bool
 }
 
-// scan is how many rows a filtered page looks through.
-func (q *question) scan() int { return max(q.limit, minScan) }
+// rows is how many rows a part passes at most.
+func (q *question) rows(kind int) int {
+	switch kind {
+	case kindHead:
+		return max(q.limit, q.head)
+	case kindPage:
+		return max(q.limit, q.page)
+	}
+	return q.limit
+}
 
 // build writes the statement of the question. It is one statement, so everything in the answer is of one snapshot.
 func (r *reader) build(q *question) *statement {
@@ -67,7 +74,7 @@ SELECT %d AS kind, (SELECT top FROM seq), NULL::uuid, pg_relation_filenode(%s::t
 
 // addHead adds the newest rows, through the primary key. A row that is settled already, or another relay's, comes back as its id alone.
 func (r *reader) addHead(s *statement, q *question) {
-	r.addRows(s, kindHead, fmt.Sprintf("e.id > %s AND e.id <= (SELECT top FROM seq) ORDER BY e.id LIMIT %s", s.bigint(r.pos), s.bigint(int64(q.limit))))
+	r.addRows(s, kindHead, fmt.Sprintf("e.id > %s AND e.id <= (SELECT top FROM seq) ORDER BY e.id LIMIT %s", s.bigint(r.pos), s.bigint(int64(q.rows(kindHead)))))
 }
 
 // addRows adds rows of which only the unpublished ones of the reader's lanes are wanted whole.
@@ -87,21 +94,16 @@ UNION ALL (SELECT %d, e.id, %s FROM %s e WHERE e.published_at IS NULL AND %s ORD
 		kindBeyond, r.columns(s), r.table(), and("e.id > "+s.bigint(r.beyond), "e.id > (SELECT top FROM seq)", r.mine(s)), s.bigint(int64(q.limit)))
 }
 
-// addPage adds the next unpublished rows in (after, upTo], through the partial index: limit of them, or if there is a filter, as many as
-// match it among the next rows; the others come back as their ids alone.
+// addPage adds the next unpublished rows in (after, upTo], through the partial index. Those that the filter leaves out come back as their ids alone.
 func (r *reader) addPage(s *statement, kind int, q *question, after, upTo int64, filter string) {
-	from := fmt.Sprintf("FROM %s e WHERE e.published_at IS NULL AND e.id > %s AND e.id <= %s ORDER BY e.id LIMIT ",
-		r.table(), s.bigint(after), s.bigint(upTo))
+	from := fmt.Sprintf("FROM %s e WHERE e.published_at IS NULL AND e.id > %s AND e.id <= %s ORDER BY e.id LIMIT %s",
+		r.table(), s.bigint(after), s.bigint(upTo), s.bigint(int64(q.rows(kind))))
 	if filter == "" {
-		fmt.Fprintf(&s.text, "\nUNION ALL (SELECT %d, e.id, %s %s%s)", kind, r.columns(s), from, s.bigint(int64(q.limit)))
+		fmt.Fprintf(&s.text, "\nUNION ALL (SELECT %d, e.id, %s %s)", kind, r.columns(s), from)
 		return
 	}
-	fmt.Fprintf(&s.text, `
-UNION ALL (SELECT %d, e.id, %s FROM (
-    SELECT e.*, count(*) FILTER (WHERE e.matches) OVER (ORDER BY e.id ROWS UNBOUNDED PRECEDING) AS nth FROM (
-        SELECT e.id, %s, %s AS matches %s%s) e) e
-    WHERE e.nth <= %s ORDER BY e.id)`,
-		kind, r.columnsIf(s, "e.matches"), r.rawColumns(), filter, from, s.bigint(int64(q.scan())), s.bigint(int64(q.limit)))
+	fmt.Fprintf(&s.text, "\nUNION ALL (SELECT %d, e.id, %s FROM (SELECT e.id, %s, %s AS matches %s) e)",
+		kind, r.columnsIf(s, "e.matches"), r.rawColumns(), filter, from)
 }
 
 // addLooks adds what is now visible in the holes.

@@ -34,6 +34,8 @@ type reader struct {
 	beyond    int64
 	// lanes are those that are handed out; the rows of others are visible and no more.
 	lanes laneSet
+	// density is that of the head's rows of the lanes.
+	density density
 	// heldTopics and parked say what Start's walk leaves out: topics, and whether there are parked keys.
 	heldTopics []string
 	parked     bool
@@ -73,6 +75,7 @@ func (r *reader) walking() bool { return r.pos < r.cursor }
 func (r *reader) Start(ctx context.Context, held relay.Held, lanes []int32) error {
 	_, r.heldTopics = heldBy(held)
 	r.lanes = newLaneSet(r.row.lanes, lanes)
+	r.density = r.lanes.density()
 	r.server, r.swept = server{}, beginning
 	return r.begin(ctx)
 }
@@ -177,7 +180,10 @@ func (r *reader) Read(ctx context.Context, limit int) (relay.Batch, error) {
 // another one; nothing was handed on then.
 func (r *reader) read(ctx context.Context, limit int) (batch relay.Batch, done bool, err error) {
 	wasWalking := r.walking()
-	q := &question{limit: limit, walk: r.walk, beyond: r.beyondDue && !wasWalking}
+	q := &question{limit: limit, head: r.density.rows(limit), walk: r.walk, beyond: r.beyondDue && !wasWalking}
+	if r.walk != nil {
+		q.page = r.walk.density.rows(limit)
+	}
 	q.look, q.skipped = r.holes.toLook()
 	a, err := r.put(ctx, q)
 	if err != nil {

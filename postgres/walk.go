@@ -23,10 +23,12 @@ type walk struct {
 	lanes  laneSet
 	// pos is the id up to which the walk has seen all unpublished rows.
 	pos int64
+	// density is that of the rows that match.
+	density density
 }
 
 func newWalk(lanes int) *walk {
-	return &walk{keys: map[relay.Key]struct{}{}, topics: map[string]struct{}{}, lanes: newLaneSet(lanes, nil), pos: beginning}
+	return &walk{density: thin, keys: map[relay.Key]struct{}{}, topics: map[string]struct{}{}, lanes: newLaneSet(lanes, nil), pos: beginning}
 }
 
 func (w *walk) add(keys []relay.Key, topics []string, lanes []int32) {
@@ -37,6 +39,9 @@ func (w *walk) add(keys []relay.Key, topics []string, lanes []int32) {
 		w.topics[t] = struct{}{}
 	}
 	w.lanes.add(lanes)
+	if w.lanes.len() > 0 {
+		w.density = w.lanes.density()
+	}
 }
 
 // forget takes lanes off, and tells whether there is anything left to walk for. Keys of the lanes stay; their rows do not come any more.
@@ -85,6 +90,7 @@ func (r *reader) Reread(keys []relay.Key, topics []string, lanes []int32) {
 	r.aside = nil
 	r.heldTopics = slices.DeleteFunc(r.heldTopics, func(t string) bool { return slices.Contains(topics, t) })
 	r.lanes.add(lanes)
+	r.density = r.lanes.density()
 	if r.walk == nil {
 		r.walk = newWalk(r.row.lanes)
 	}
@@ -101,6 +107,7 @@ func (r *reader) Reread(keys []relay.Key, topics []string, lanes []int32) {
 // Forget implements [relay.Reader]. A walk for nothing else than the lanes ends.
 func (r *reader) Forget(lanes []int32) {
 	r.lanes.remove(lanes)
+	r.density = r.lanes.density()
 	if r.next != nil && !r.next.forget(lanes) {
 		r.next = nil
 	}

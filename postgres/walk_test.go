@@ -212,13 +212,13 @@ func TestWalkScansInPages(t *testing.T) {
 	b := newBench(t)
 	b.start()
 	b.insert("a")
-	b.fill(2*minScan + 10)
+	b.fill(2*maxScan + 10)
 	b.insert("a")
 	b.drain(5000)
 	b.forgetAll("a")
 	b.Reread([]relay.Key{key("a")}, nil, nil)
 	before := b.count.reads
-	b.wantDrained(1, 2*minScan+12)
+	b.wantDrained(1, 2*maxScan+12)
 	if reads := b.count.reads - before; reads < 3 || reads > 8 {
 		t.Errorf("the walk took %d reads, want about 3", reads)
 	}
