@@ -66,7 +66,7 @@ func (s settings) compare(r *Result) error {
 	var errs []error
 	switch {
 	case r.SourceCreated && s.Lanes > r.Lanes:
-		errs = append(errs, fmt.Errorf("lanes %d: this database can have no more than one: its encoding is neither UTF8 nor SQL_ASCII, or its server is a big-endian machine; run it without --lanes", s.Lanes))
+		errs = append(errs, fmt.Errorf("lanes %d: %s; run it without --lanes", s.Lanes, lanesql.Why))
 	case s.Lanes != 0 && s.Lanes != r.Lanes:
 		errs = append(errs, fmt.Errorf("the source has %s already, not %d; to change the number, stop all relays of the table and run: outbox lanes set %d --table %s",
 			count(r.Lanes, "lane"), s.Lanes, s.Lanes, s.table))

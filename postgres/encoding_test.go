@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -151,5 +152,28 @@ func TestAnEncodingWithoutUTF8ForAllIsWarnedOf(t *testing.T) {
 	}
 	if len(info.Warnings) != 1 || !strings.Contains(info.Warnings[0], "WIN1251") {
 		t.Errorf("warnings %q, want one of WIN1251", info.Warnings)
+	}
+}
+
+// In these encodings no text can have the bytes of UTF-8, from which the relay computes lanes.
+func TestADatabaseThatCannotShareLanesHasOne(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t, pgtest.Encoded("EUC_JP"))
+	same(t, "lanes", layout(t, db), "1 lanes: 0@0")
+	exec(t, db, `INSERT INTO outbox_event (event_id, aggregate_type, aggregate_id, event_type, payload, topic, partition_key)
+VALUES (gen_random_uuid(), 'Order', '1', 'order.placed.v1', '{}', 't', convert_from('\xe697a5', 'UTF8'))`)
+	if got := keysOf(handedOut(t, openSource(t, db, Config{}), []int32{0})); !slices.Equal(got, []string{"日"}) {
+		t.Errorf("handed out %q", got)
+	}
+	if err := newOperator(t, db).SetLanes(t.Context(), 2); err == nil || !strings.Contains(err.Error(), "2 lanes: this database can have no more than one: its encoding is") {
+		t.Errorf("set 2 lanes: %v", err)
+	}
+	exec(t, db, "UPDATE outbox.source SET lanes = 2")
+	_, err := newSource(t, db, Config{}).Open(t.Context())
+	if !errors.Is(err, relay.ErrConfiguration) || !strings.Contains(err.Error(), "run: outbox lanes set 1 --table") {
+		t.Errorf("open: %v", err)
+	}
+	if err := newOperator(t, db).SetLanes(t.Context(), 1); err != nil {
+		t.Errorf("set 1 lane: %v", err)
 	}
 }

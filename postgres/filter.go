@@ -18,7 +18,7 @@ func (r *reader) mine(s *statement) string {
 	if r.lanes.all() {
 		return ""
 	}
-	return r.lanes.sql(s)
+	return r.row.within(r.lanes, s)
 }
 
 // walkFilter is the condition for a row to be one of the walk's. Released keys and topics are looked for in the reader's lanes alone; of a gained lane
@@ -27,7 +27,7 @@ func (r *reader) walkFilter(s *statement, w *walk) string {
 	if w.lanes.len() == 0 {
 		return and(r.releasedFilter(s, w), r.mine(s))
 	}
-	gained := and(w.lanes.sql(s), r.heldFilter(s), r.parkedFilter(s))
+	gained := and(r.row.within(w.lanes, s), r.heldFilter(s), r.parkedFilter(s))
 	if len(w.keys) == 0 && len(w.topics) == 0 {
 		return gained
 	}

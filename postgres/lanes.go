@@ -50,12 +50,17 @@ func (s laneSet) has(partitionKey string) bool {
 	return ok
 }
 
-// sql is the condition for the row e to be in one of the lanes.
-func (s laneSet) sql(st *statement) string {
+// lane is the lane of the expression for a partition key, as [relay.Lane] has it; lanes is the expression for their number.
+func (r sourceRow) lane(partitionKey, lanes string) string {
+	return lanesql.Of(lanesql.UTF8(r.encoding, partitionKey), lanes)
+}
+
+// within is the condition for the row e to be in one of the lanes.
+func (r sourceRow) within(s laneSet, st *statement) string {
 	// An empty list must not become NULL, of which nothing is true, nor its contrary.
 	lanes := slices.AppendSeq(make([]int32, 0, len(s.set)), maps.Keys(s.set))
 	slices.Sort(lanes)
-	return lanesql.Of("coalesce(e.partition_key::text, '')", strconv.Itoa(s.total)) + " = ANY (" + st.param(pgtype.Int4ArrayOID, lanes) + ")"
+	return r.lane("coalesce(e.partition_key::text, '')", strconv.Itoa(s.total)) + " = ANY (" + st.param(pgtype.Int4ArrayOID, lanes) + ")"
 }
 
 // keyHash is what parked_key is keyed by: topic and partition key of a row may be longer than an index entry. keyHashSQL is the same in SQL.

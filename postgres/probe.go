@@ -48,7 +48,7 @@ var errReadOnly = errors.New("the server is read-only: it is a standby, or defau
 	"connect to the primary (target_session_attrs=read-write chooses it), or let the role write")
 
 // errOneLane is what a database says that hashes texts otherwise than [relay.Lane] does.
-var errOneLane = errors.New("this database can have no more than one: its encoding is neither UTF8 nor SQL_ASCII, or its server is a big-endian machine")
+var errOneLane = errors.New(lanesql.Why)
 
 // querier is a connection, a pool or a transaction.
 type querier interface {

@@ -84,7 +84,7 @@ func (r *reader) addRows(s *statement, kind int, where string) {
 		return
 	}
 	fmt.Fprintf(&s.text, "\nUNION ALL (SELECT %d, e.id, %s FROM (SELECT e.id, %s, CASE WHEN e.published_at IS NULL THEN %s END AS matches FROM %s e WHERE %s) e)",
-		kind, r.columnsIf(s, "e.matches"), r.rawColumns(), r.lanes.sql(s), r.table(), where)
+		kind, r.columnsIf(s, "e.matches"), r.rawColumns(), r.row.within(r.lanes, s), r.table(), where)
 }
 
 // addBeyond adds rows that the sequence did not give: only the partial index leads to them.
@@ -131,7 +131,7 @@ func (r *reader) addWideLooks(s *statement, lo, hi []int64, limit int) {
 	if r.lanes.all() {
 		rows = fmt.Sprintf("SELECT e.id, %s %s", r.columns(s), from)
 	} else {
-		rows = fmt.Sprintf("SELECT e.id, %s FROM (SELECT e.id, %s, %s AS matches %s) e", r.columnsIf(s, "e.matches"), r.rawColumns(), r.lanes.sql(s), from)
+		rows = fmt.Sprintf("SELECT e.id, %s FROM (SELECT e.id, %s, %s AS matches %s) e", r.columnsIf(s, "e.matches"), r.rawColumns(), r.row.within(r.lanes, s), from)
 	}
 	fmt.Fprintf(&s.text, `
 UNION ALL (SELECT %d, e.* FROM unnest(%s::bigint[], %s::bigint[]) AS s(lo, hi) CROSS JOIN LATERAL (

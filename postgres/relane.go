@@ -8,8 +8,6 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-
-	"github.com/outbox-relay/outbox/internal/lanesql"
 )
 
 // MaxLanes is the largest number of lanes that a source can have.
@@ -43,7 +41,7 @@ func (o *Operator) SetLanes(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	err = inTx(ctx, o.db, func(ctx context.Context, tx pgx.Tx) error { return setLanes(ctx, tx, row.id, n) })
+	err = inTx(ctx, o.db, func(ctx context.Context, tx pgx.Tx) error { return setLanes(ctx, tx, row, n) })
 	if code(err) == "42501" {
 		return misconfigured{fmt.Errorf("set the lanes of %s: %w; it needs the rights with which outbox migrate up was run", o.table, err)}
 	}
@@ -54,19 +52,19 @@ func (o *Operator) SetLanes(ctx context.Context, n int) error {
 }
 
 // setLanes keeps everybody else out first: whoever claims lanes, or registers to compete for rows, waits, and then finds the new number.
-func setLanes(ctx context.Context, tx pgx.Tx, source uuid.UUID, n int) error {
+func setLanes(ctx context.Context, tx pgx.Tx, row sourceRow, n int) error {
+	source := row.id
 	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, modeLock(source)); err != nil {
 		return fmt.Errorf("take the mode lock: %w", err)
 	}
 	var lanes int
-	var shareable bool
-	err := tx.QueryRow(ctx, `SELECT lanes, `+lanesql.Shareable()+` FROM outbox.source WHERE id = $1 FOR UPDATE`, source).Scan(&lanes, &shareable)
+	err := tx.QueryRow(ctx, `SELECT lanes FROM outbox.source WHERE id = $1 FOR UPDATE`, source).Scan(&lanes)
 	switch {
 	case err != nil:
 		return fmt.Errorf("lock the source: %w", err)
 	case lanes == n:
 		return nil
-	case n > 1 && !shareable:
+	case n > 1 && !row.shareable:
 		return fmt.Errorf("%d lanes: %w", n, errOneLane)
 	}
 	// The locks end every decision and every renewal that is under way.
@@ -79,7 +77,7 @@ func setLanes(ctx context.Context, tx pgx.Tx, source uuid.UUID, n int) error {
 	if err := refuseIfIntended(ctx, tx, source); err != nil {
 		return err
 	}
-	return relane(ctx, tx, source, n)
+	return relane(ctx, tx, row, n)
 }
 
 // refuseIfAlive names the relays that are alive, and owners of leases that still last.
@@ -126,13 +124,13 @@ func refuseIfIntended(ctx context.Context, tx pgx.Tx, source uuid.UUID) error {
 
 // relane makes n lanes of the locked ones, all in an epoch that none has had: what somebody decides who woke up in the old ones is void. Every key gets its new
 // lane where it is written down.
-func relane(ctx context.Context, tx pgx.Tx, source uuid.UUID, n int) error {
+func relane(ctx context.Context, tx pgx.Tx, row sourceRow, n int) error {
 	_, err := tx.Exec(ctx, `
-UPDATE outbox.lane SET owner = NULL, expires_at = NULL, epoch = (SELECT max(epoch) + 1 FROM outbox.lane WHERE source = $1) WHERE source = $1`, source)
+UPDATE outbox.lane SET owner = NULL, expires_at = NULL, epoch = (SELECT max(epoch) + 1 FROM outbox.lane WHERE source = $1) WHERE source = $1`, row.id)
 	if err != nil {
 		return fmt.Errorf("raise the epochs: %w", err)
 	}
-	newLane := lanesql.Of("partition_key", "$2::integer")
+	newLane := row.lane("partition_key", "$2::integer")
 	for _, sql := range []string{
 		`UPDATE outbox.source SET lanes = $2 WHERE id = $1`,
 		`INSERT INTO outbox.lane (source, lane, epoch)
@@ -142,7 +140,7 @@ SELECT $1, l, (SELECT max(epoch) FROM outbox.lane WHERE source = $1) FROM genera
 		`UPDATE outbox.dead_event SET lane = ` + newLane + ` WHERE source = $1`,
 		`UPDATE outbox.failure SET lane = ` + newLane + ` WHERE source = $1`,
 	} {
-		if _, err := tx.Exec(ctx, sql, source, n); err != nil {
+		if _, err := tx.Exec(ctx, sql, row.id, n); err != nil {
 			return fmt.Errorf("change the lanes: %w", err)
 		}
 	}

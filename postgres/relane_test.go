@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"testing"
 
 	"github.com/google/uuid"
@@ -35,6 +36,18 @@ SELECT source, id, event_id, topic, partition_key, lane, '{}', '', '', '' FROM o
 SELECT source, id, event_id, topic, partition_key, lane FROM outbox.parked_key`)
 	if err := s.Leave(t.Context(), c); err != nil {
 		t.Fatal(err)
+	}
+	sql, err := os.ReadFile("../migrate/sql/002_lanes.up.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []string{"parked_key", "dead_event", "failure"} {
+		exec(t, db, "UPDATE outbox."+table+" SET lane = 7 - lane")
+	}
+	exec(t, db, string(sql))
+	for _, table := range []string{"parked_key", "dead_event", "failure"} {
+		same(t, "rows of a wrong lane after the migration in "+table, queryOne[int](t, db, fmt.Sprintf(
+			`SELECT count(*) FROM outbox.%s WHERE lane <> %s`, table, lanesql.Of("partition_key", "8"))), 0)
 	}
 	o := newOperator(t, db)
 	for _, step := range []struct {
@@ -162,7 +175,7 @@ func TestAClaimDuringTheChangeGetsNothing(t *testing.T) {
 	db := newDatabase(t)
 	s := openSource(t, db, Config{})
 	tx := begin(t, db)
-	if err := setLanes(t.Context(), tx, queryOne[uuid.UUID](t, db, `SELECT id FROM outbox.source`), 4); err != nil {
+	if err := setLanes(t.Context(), tx, sourceRow{id: queryOne[uuid.UUID](t, db, `SELECT id FROM outbox.source`), shareable: true}, 4); err != nil {
 		t.Fatal(err)
 	}
 	failed := make(chan error, 1)
@@ -214,7 +227,7 @@ func TestAChangeDuringARegistrationOfACompetingRelayWaits(t *testing.T) {
 	c := openCompeting(t, db)
 	exec(t, db, `UPDATE outbox.lane SET owner = gen_random_uuid(), expires_at = clock_timestamp() - interval '1 ms'`)
 	tx := begin(t, db)
-	if err := setLanes(t.Context(), tx, queryOne[uuid.UUID](t, db, `SELECT id FROM outbox.source`), 4); err != nil {
+	if err := setLanes(t.Context(), tx, sourceRow{id: queryOne[uuid.UUID](t, db, `SELECT id FROM outbox.source`), shareable: true}, 4); err != nil {
 		t.Fatal(err)
 	}
 	failed := make(chan error, 1)

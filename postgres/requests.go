@@ -7,7 +7,6 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/outbox-relay/outbox/internal/lanesql"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -60,7 +59,7 @@ func (f *failures) openRequests(ctx context.Context, claim relay.Claim) ([]reque
 	err := f.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		rows, err := conn.Query(ctx, `
 SELECT id, verb, topic, partition_key, requested_by, reason FROM outbox.request
-WHERE source = $1 AND done_at IS NULL AND `+lanesql.Of("partition_key", "$2::integer")+` = ANY ($3::integer[])
+WHERE source = $1 AND done_at IS NULL AND `+f.row.lane("partition_key", "$2::integer")+` = ANY ($3::integer[])
 ORDER BY id LIMIT $4`, f.row.id, f.row.lanes, claim.Lanes, requestsAtOnce)
 		if err != nil {
 			return err
