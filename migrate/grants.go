@@ -33,19 +33,22 @@ func (s settings) relayRights(role string) string {
 		grant("SELECT, INSERT, UPDATE, DELETE", "outbox.relay, outbox.parked_key, outbox.held_topic, outbox.failure, outbox.dead_event", to),
 		grant("SELECT, INSERT, DELETE", "outbox.released", to),
 		grant("SELECT, UPDATE (done_at, outcome, error)", "outbox.request", to),
+		grant("SELECT", "outbox.pause", to),
 	)
 	return strings.Join(lines, "\n") + "\n"
 }
 
 // GrantsOperator returns the statements that let a role use the operators' commands: those of the relay, because a command that finds no relay
-// alive does its work, and to write down a request.
+// alive does its work, and to write down requests, pauses, jobs and the audit.
 func GrantsOperator(config Config, role string) (string, error) {
 	s, err := config.checkRole(role)
 	if err != nil {
 		return "", err
 	}
 	return comment("What an operator of %s needs, for role %s.", s.table, quote(role)) + "\n" + s.relayRights(role) +
-		grant("INSERT", "outbox.request", quote(role)) + "\n", nil
+		grant("INSERT", "outbox.request", quote(role)) + "\n" +
+		grant("SELECT, INSERT, UPDATE", "outbox.audit, outbox.job", quote(role)) + "\n" +
+		grant("INSERT, DELETE", "outbox.pause", quote(role)) + "\n", nil
 }
 
 // GrantsWriter returns the statements that let a role write events: INSERT into the table, and reading back the columns that an INSERT
