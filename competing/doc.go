@@ -32,6 +32,7 @@
 //
 //   - A bad event holds its key: the key's events are left out of the passes, then tried again from the bad one on, after longer and longer waits. Other
 //     keys go on. The relays beside this one look at no such list, so order within the key is theirs to break.
+//   - A key that a relay which leases lanes has parked waits for an operator here too.
 //   - A topic that is missing or forbidden is held in the same way.
 //   - A row that is in Kafka and cannot be marked (a constraint, a trigger) holds its key until the relay is started again.
 //   - Kafka does not answer for PublishTimeout: the client is destroyed, so that nothing is in flight any more, what was acknowledged is marked, and the

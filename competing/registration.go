@@ -123,7 +123,7 @@ func (g *registration) run(ctx context.Context) error {
 }
 
 func (g *registration) tooLate() error {
-	return fmt.Errorf("renew registration: not renewed within %s: %w", g.silence, relay.ErrLeaseLost)
+	return fmt.Errorf("renew registration: not renewed within %s: %w", g.silence.Round(100*time.Millisecond), relay.ErrLeaseLost)
 }
 
 func (g *registration) renew(ctx context.Context) error {

@@ -17,7 +17,7 @@ type Source interface {
 	// Open makes the connections that a term needs, or finds them healthy, and returns what the source says of itself. A server in recovery is
 	// refused. ctx bounds the call, not the life of the connections.
 	Open(ctx context.Context) (relay.SourceInfo, error)
-	// Pass is one transaction: it locks the next unpublished rows that nobody else has locked, in the order of their ids, calls publish with their events,
+	// Pass is one transaction: it locks the next unpublished rows of keys that are not parked and that nobody else has locked, in the order of their ids, calls publish with their events,
 	// settles those that publish returns, and commits. publish is called once, or not at all when there is nothing, and has returned when Pass
 	// does. Its context ends when the transaction, and with it the locks, may be gone: publish must then see to it that nothing more is sent, and return.
 	//

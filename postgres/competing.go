@@ -53,20 +53,20 @@ func NewCompeting(pool *pgxpool.Pool, cfg Config) (*Competing, error) {
 // relay.ErrConfiguration, as are refused credentials.
 func (c *Competing) Open(ctx context.Context) (relay.SourceInfo, error) {
 	if c.base.closed.Load() {
-		return relay.SourceInfo{}, fmt.Errorf("open the source %s: it was closed", c.base.table)
+		return relay.SourceInfo{}, fmt.Errorf("%s: it was closed", c.base.table)
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	found, err := c.inspect(ctx)
 	if err != nil {
-		return relay.SourceInfo{}, fmt.Errorf("open the source %s: %w", c.base.table, mark(err))
+		return relay.SourceInfo{}, fmt.Errorf("%s: %w", c.base.table, mark(err))
 	}
 	c.base.unindexed.Store(!found.indexed)
 	c.base.open.Store(&opened{row: found.row, settler: newSettler(c.work, found.row, Mark)})
 	if c.base.closed.Load() {
 		// Close came while connections were made: nobody else would end those.
 		c.Close()
-		return relay.SourceInfo{}, fmt.Errorf("open the source %s: it was closed", c.base.table)
+		return relay.SourceInfo{}, fmt.Errorf("%s: it was closed", c.base.table)
 	}
 	return relay.SourceInfo{
 		Name:           c.base.table.String(),
@@ -87,7 +87,26 @@ func (c *Competing) inspect(ctx context.Context) (found probe, err error) {
 		found, err = inspect(ctx, conn, c.base.table, Mark)
 		return err
 	})
+	if err == nil {
+		err = c.warnOfParked(ctx, &found)
+	}
 	return found, err
+}
+
+// warnOfParked says what this relay leaves out: nothing fails that anybody would look into.
+func (c *Competing) warnOfParked(ctx context.Context, found *probe) error {
+	var n int
+	err := c.base.lease.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, `SELECT count(*) FROM outbox.parked_key WHERE source = $1`, found.row.id).Scan(&n)
+	})
+	if err != nil {
+		return fmt.Errorf("count the parked keys: %w", err)
+	}
+	if n > 0 {
+		found.warnings = append(found.warnings, fmt.Sprintf("Keys were parked in mode leased and wait for an operator, and this relay leaves their events out: %d; "+
+			"see outbox keys list, and let them go on with outbox keys unpark or outbox keys skip.", n))
+	}
+	return nil
 }
 
 // Close implements [competing.Source]. Calls that are under way end first, each within its time limit.

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
@@ -56,11 +57,14 @@ func (r *reader) heldFilter(s *statement) string {
 	return fmt.Sprintf("e.topic::text <> ALL (%s::text[])", s.param(pgtype.TextArrayOID, r.heldTopics))
 }
 
-// parkedFilter is a scalar subquery, that is one index lookup for each row. EXISTS would be joined or hashed, that is, read all parked keys for each page.
-func (r *reader) parkedFilter(s *statement) string {
+func (r *reader) parkedFilter(s *statement) string { return unparkedSQL(s, r.row.id) }
+
+// unparkedSQL is the condition for the row e to be of no parked key. It is a scalar subquery, that is one index lookup for each row. EXISTS would be
+// joined or hashed, that is, read all parked keys for each page.
+func unparkedSQL(s *statement, source uuid.UUID) string {
 	return fmt.Sprintf(`(SELECT p.lane FROM outbox.parked_key p
         WHERE p.source = %s AND p.key_hash = %s) IS NULL`,
-		s.param(pgtype.UUIDOID, [16]byte(r.row.id)), keyHashSQL("coalesce(e.topic::text, '')", "coalesce(e.partition_key::text, '')"))
+		s.param(pgtype.UUIDOID, [16]byte(source)), keyHashSQL("coalesce(e.topic::text, '')", "coalesce(e.partition_key::text, '')"))
 }
 
 // notOlder is true for a row whose transaction is not older than xid. age() compares across the wrap of xids.

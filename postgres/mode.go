@@ -45,6 +45,25 @@ WHERE source = $1 AND mode = 'competing' AND expires_at > clock_timestamp() ORDE
 		"events twice: stop all relays with --mode competing first", name, seconds(us))
 }
 
+// errLeased tells that lanes are leased.
+var errLeased = errors.New("lanes are leased")
+
+// refuseIfLeased is errLeased while a lane is leased. Else nobody leases one until the transaction ends.
+func refuseIfLeased(ctx context.Context, tx pgx.Tx, source uuid.UUID) error {
+	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, modeLock(source)); err != nil {
+		return fmt.Errorf("take the mode lock: %w", err)
+	}
+	var leased bool
+	err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM outbox.lane WHERE source = $1 AND expires_at > clock_timestamp())`, source).Scan(&leased)
+	if err != nil {
+		return fmt.Errorf("look for leases: %w", err)
+	}
+	if leased {
+		return errLeased
+	}
+	return nil
+}
+
 func seconds(us int64) time.Duration {
 	return (time.Duration(us) * time.Microsecond).Round(100 * time.Millisecond)
 }

@@ -81,11 +81,12 @@ SELECT name FROM outbox.relay WHERE source = $1 AND mode = 'competing' AND expir
 	return names, nil
 }
 
-// ErrCompeting refuses a request while a competing relay is alive: nobody would carry it out.
-var ErrCompeting = errors.New("keys are not parked in mode competing: mend the event, it is tried again by itself")
+// ErrCompeting refuses a request for a key that is not parked while a competing relay is alive: what such a relay leaves out for a while is its own affair.
+var ErrCompeting = errors.New("the key is not parked, and no key gets parked in mode competing: mend the event, it is tried again by itself")
 
 // Request asks the key's relay for a verb, [VerbUnpark] or [VerbSkip], and returns the request's id for [Operator.Await]. by says who
-// asks and why goes into the record; neither may hold a secret. While a competing relay is alive it writes nothing down, and the error is [ErrCompeting].
+// asks and why goes into the record; neither may hold a secret. While a competing relay is alive and the key is not parked it writes nothing
+// down, and the error is [ErrCompeting].
 func (o *Operator) Request(ctx context.Context, verb string, key relay.Key, by, why string) (int64, error) {
 	if verb != VerbUnpark && verb != VerbSkip {
 		return 0, fmt.Errorf("request %s: the verb is unknown: use %s or %s", verb, VerbUnpark, VerbSkip)
@@ -97,8 +98,9 @@ func (o *Operator) Request(ctx context.Context, verb string, key relay.Key, by, 
 	var id int64
 	err = o.pool.QueryRow(ctx, `
 INSERT INTO outbox.request (source, verb, topic, partition_key, requested_by, reason) SELECT $1, $2, $3, $4, $5, $6
-WHERE NOT EXISTS (SELECT FROM outbox.relay WHERE source = $1 AND mode = 'competing' AND expires_at > clock_timestamp()) RETURNING id`,
-		row.id, verb, key.Topic, key.PartitionKey, storable(by), storable(why)).Scan(&id)
+WHERE EXISTS (SELECT FROM outbox.parked_key WHERE source = $1 AND key_hash = $7)
+   OR NOT EXISTS (SELECT FROM outbox.relay WHERE source = $1 AND mode = 'competing' AND expires_at > clock_timestamp()) RETURNING id`,
+		row.id, verb, key.Topic, key.PartitionKey, storable(by), storable(why), keyHash(key)).Scan(&id)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrCompeting
 	}
@@ -173,14 +175,20 @@ SELECT done_at, coalesce(outcome, ''), coalesce(error, '') FROM outbox.request W
 	return out, true, nil
 }
 
-// standIn carries out the open requests as the owner of the lanes when no relay is alive. Nothing is in flight then.
+// standIn carries out the open requests when no relay is alive to do it: as the owner of the lanes, or beside relays that compete for rows. Of a parked
+// key nothing is in flight then.
 func (o *Operator) standIn(ctx context.Context, row sourceRow) error {
-	var alive bool
+	var leased, competing bool
 	err := o.pool.QueryRow(ctx, `
 SELECT EXISTS (SELECT FROM outbox.lane WHERE source = $1 AND expires_at > clock_timestamp())
-    OR EXISTS (SELECT FROM outbox.relay WHERE source = $1 AND mode = 'leased' AND expires_at > clock_timestamp())`, row.id).Scan(&alive)
-	if err != nil || alive {
+    OR EXISTS (SELECT FROM outbox.relay WHERE source = $1 AND mode = 'leased' AND expires_at > clock_timestamp()),
+       EXISTS (SELECT FROM outbox.relay WHERE source = $1 AND mode = 'competing' AND expires_at > clock_timestamp())`, row.id).Scan(&leased, &competing)
+	if err != nil || leased {
 		return err
+	}
+	if competing {
+		f := failures{db: o.db, row: row}
+		return f.requestsWithoutLanes(ctx)
 	}
 	l := leases{db: o.db, row: row}
 	me := relay.Owner{ID: uuid.New(), Name: "operator"}

@@ -142,8 +142,8 @@ func TestTheOperatorSeesTheStatusWithoutARelay(t *testing.T) {
 	same(t, "Pending, ParkedKeys", []int64{st.Pending, st.ParkedKeys}, []int64{2, 1})
 }
 
-// Nobody would carry such a request out: a competing relay parks nothing, and the command takes no lanes beside it.
-func TestWhatIsAskedOfACompetingRelayIsRefusedAndNotQueued(t *testing.T) {
+// A competing relay parks nothing, so of most keys there is nothing to ask for.
+func TestWhatIsNotParkedIsNotQueuedWhileACompetingRelayLives(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
 	c, o := openCompeting(t, db), newOperator(t, db)
@@ -156,7 +156,7 @@ func TestWhatIsAskedOfACompetingRelayIsRefusedAndNotQueued(t *testing.T) {
 		if !errors.Is(err, ErrCompeting) {
 			t.Errorf("Request %s = %v, want ErrCompeting", verb, err)
 		}
-		wantText(t, err, verb, "public.outbox_event", "keys are not parked in mode competing: mend the event, it is tried again by itself")
+		wantText(t, err, verb, "public.outbox_event", "no key gets parked in mode competing: mend the event, it is tried again by itself")
 	}
 	same(t, "requests", queryOne[int](t, db, `SELECT count(*) FROM outbox.request`), 0)
 	names, err := o.Competing(t.Context())

@@ -33,7 +33,7 @@ type request struct {
 // Requests implements [relay.Failures]. A request whose key is not ready, or is not in the claim, is left for later. One that the
 // server refuses, or whose verb is unknown, is closed with its error for the operator to read; it is no error of the call.
 func (f *failures) Requests(ctx context.Context, claim relay.Claim, ready func(relay.Key) bool) ([]relay.Key, error) {
-	open, err := f.openRequests(ctx, claim)
+	open, err := f.openRequests(ctx, claim.Lanes)
 	if err != nil {
 		return nil, fmt.Errorf("read the requests for %s: %w", f.row.table, err)
 	}
@@ -54,13 +54,13 @@ func (f *failures) Requests(ctx context.Context, claim relay.Claim, ready func(r
 }
 
 // openRequests relies on the index request_open, which holds only open ones.
-func (f *failures) openRequests(ctx context.Context, claim relay.Claim) ([]request, error) {
+func (f *failures) openRequests(ctx context.Context, lanes []int32) ([]request, error) {
 	var open []request
 	err := f.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		rows, err := conn.Query(ctx, `
 SELECT id, verb, topic, partition_key, requested_by, reason FROM outbox.request
 WHERE source = $1 AND done_at IS NULL AND `+f.row.lane("partition_key", "$2::integer")+` = ANY ($3::integer[])
-ORDER BY id LIMIT $4`, f.row.id, f.row.lanes, claim.Lanes, requestsAtOnce)
+ORDER BY id LIMIT $4`, f.row.id, f.row.lanes, lanes, requestsAtOnce)
 		if err != nil {
 			return err
 		}
@@ -79,21 +79,56 @@ func (f *failures) carryOut(ctx context.Context, claim relay.Claim, r request) (
 		if err := holdLane(ctx, tx, f.row.id, claim, relay.Lane(r.key.PartitionKey, f.row.lanes)); err != nil {
 			return err
 		}
-		if open, err := lockRequest(ctx, tx, r.id); err != nil || !open {
-			return err
-		}
-		outcome, err := f.attempt(ctx, tx, r)
-		var refused *refusal
-		if errors.As(err, &refused) {
-			return closeRequest(ctx, tx, r.id, "refused", refused.Error())
-		}
-		if err != nil {
-			return err
-		}
-		goesOn = true
-		return closeRequest(ctx, tx, r.id, outcome, "")
+		goesOn, err = f.decide(ctx, tx, r)
+		return err
 	})
 	return goesOn && err == nil, err
+}
+
+// decide does the request unless somebody has, and closes it. The transaction keeps everybody out who could have the key in flight.
+func (f *failures) decide(ctx context.Context, tx pgx.Tx, r request) (goesOn bool, err error) {
+	if open, err := lockRequest(ctx, tx, r.id); err != nil || !open {
+		return false, err
+	}
+	outcome, err := f.attempt(ctx, tx, r)
+	var refused *refusal
+	if errors.As(err, &refused) {
+		return false, closeRequest(ctx, tx, r.id, "refused", refused.Error())
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, closeRequest(ctx, tx, r.id, outcome, "")
+}
+
+// requestsWithoutLanes carries out the open requests while relays compete for rows. Nobody leases the lanes then, and the mode lock keeps it so until the
+// transaction ends. Competing relays leave parked keys out; where another kind of relay has the event in flight, skipping waits for its row.
+func (f *failures) requestsWithoutLanes(ctx context.Context) error {
+	all := make([]int32, f.row.lanes)
+	for i := range all {
+		all[i] = int32(i)
+	}
+	open, err := f.openRequests(ctx, all)
+	if err != nil {
+		return fmt.Errorf("read the requests for %s: %w", f.row.table, err)
+	}
+	for _, r := range open {
+		err := inTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) error {
+			if err := refuseIfLeased(ctx, tx, f.row.id); err != nil {
+				return err
+			}
+			_, err := f.decide(ctx, tx, r)
+			return err
+		})
+		if errors.Is(err, errLeased) {
+			// A relay that leases lanes has come in between, and will do it.
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("carry out request %d for %s: %w", r.id, f.row.table, err)
+		}
+	}
+	return nil
 }
 
 // lockRequest tells whether the request is still open: whoever held the lane before may have done it.

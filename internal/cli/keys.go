@@ -25,7 +25,8 @@ func (a *app) keys() *cobra.Command {
 		Long: `A key (topic and partition key) is parked when one of its events can never be
 published as it is, such as one that is larger than its topic allows. The key's
 later events wait behind it; all other keys go on. A relay of mode competing parks
-no key: it tries the event again by itself, and says so in its log.
+no key: it tries the event again by itself, and says so in its log; what was parked
+before stays so.
 
 Mend the cause (raise the topic's max.message.bytes, correct the row) and unpark
 the key: its events are published in order. Or skip the event: it is moved whole
@@ -139,7 +140,7 @@ func (a *app) keysVerb(verb, short, note, example string) *cobra.Command {
 		Long: short + `.
 
 The relay that holds the lease carries it out when nothing of the key is in
-flight; with no relay alive, this command does.` + note,
+flight; with no relay alive, or relays of mode competing, this command does.` + note,
 		Example: example,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.Flags().Changed("topic") || !cmd.Flags().Changed("key") {
