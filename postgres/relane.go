@@ -2,7 +2,9 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 
@@ -51,6 +53,59 @@ func (o *Operator) SetLanes(ctx context.Context, n int) error {
 	return nil
 }
 
+// AwaitSetLanes is SetLanes, and waits until that is possible: until all relays of the table are stopped and no intent is open. Requests that are open then
+// are carried out first. waiting is called with what is waited for, each time that changes. ctx bounds the wait; the error then says what was waited for.
+func (o *Operator) AwaitSetLanes(ctx context.Context, n int, waiting func(what string)) error {
+	tick := time.NewTicker(o.every)
+	defer tick.Stop()
+	busy := &busyError{}
+	for {
+		err := o.stopped(ctx)
+		if err == nil {
+			err = o.SetLanes(ctx, n)
+		}
+		said := busy.what
+		if !errors.As(err, &busy) && (ctx.Err() == nil || said == "") {
+			return err
+		}
+		if busy.what != said {
+			waiting(busy.what)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("set the lanes of %s: waited in vain, nothing was changed: %w", o.table, busy)
+		case <-tick.C:
+		}
+	}
+}
+
+// stopped looks without a lock, which would get in the way of the relays that are waited for, and does what is left to do when they are gone.
+func (o *Operator) stopped(ctx context.Context) error {
+	row, err := o.source(ctx)
+	if err != nil {
+		return err
+	}
+	if err := firstError(refuseIfAlive(ctx, o.pool, row.id), refuseIfIntended(ctx, o.pool, row.id)); err != nil {
+		return err
+	}
+	for {
+		var open int
+		err := o.pool.QueryRow(ctx, `SELECT count(*) FROM outbox.request WHERE source = $1 AND done_at IS NULL`, row.id).Scan(&open)
+		if err != nil {
+			return fmt.Errorf("count the requests for %s: %w", o.table, err)
+		}
+		if open == 0 {
+			return nil
+		}
+		if err := refuseIfAlive(ctx, o.pool, row.id); err != nil {
+			return err
+		}
+		if err := o.standIn(ctx, row); err != nil {
+			return fmt.Errorf("carry out the requests for %s that are open: %w", o.table, err)
+		}
+	}
+}
+
 // setLanes keeps everybody else out first: whoever claims lanes, or registers to compete for rows, waits, and then finds the new number.
 func setLanes(ctx context.Context, tx pgx.Tx, row sourceRow, n int) error {
 	source := row.id
@@ -80,9 +135,18 @@ func setLanes(ctx context.Context, tx pgx.Tx, row sourceRow, n int) error {
 	return relane(ctx, tx, row, n)
 }
 
+// busyError says what has to end before the number of lanes can be changed.
+type busyError struct {
+	// what says it without what changes from one moment to the next.
+	what string
+	err  error
+}
+
+func (e *busyError) Error() string { return e.err.Error() }
+
 // refuseIfAlive names the relays that are alive, and owners of leases that still last.
-func refuseIfAlive(ctx context.Context, tx pgx.Tx, source uuid.UUID) error {
-	rows, err := tx.Query(ctx, `
+func refuseIfAlive(ctx context.Context, q querier, source uuid.UUID) error {
+	rows, err := q.Query(ctx, `
 SELECT name, (extract(epoch FROM max(expires_at) - clock_timestamp()) * 1000000)::bigint FROM (
     SELECT owner, name, expires_at FROM outbox.relay WHERE source = $1
     UNION ALL
@@ -92,10 +156,11 @@ SELECT name, (extract(epoch FROM max(expires_at) - clock_timestamp()) * 1000000)
 	if err != nil {
 		return fmt.Errorf("look for relays that are alive: %w", err)
 	}
-	var names []string
+	var names, quoted []string
 	var name string
 	var us int64
 	_, err = pgx.ForEachRow(rows, []any{&name, &us}, func() error {
+		quoted = append(quoted, strconv.Quote(name))
 		names = append(names, fmt.Sprintf("%q (alive for %s unless it says so again)", name, microseconds(us).Round(100*time.Millisecond)))
 		return nil
 	})
@@ -103,21 +168,23 @@ SELECT name, (extract(epoch FROM max(expires_at) - clock_timestamp()) * 1000000)
 	case err != nil:
 		return fmt.Errorf("look for relays that are alive: %w", err)
 	case len(names) > 0:
-		return fmt.Errorf("relays are alive: %s; stop all relays of this table first, and wait for those that have crashed", strings.Join(names, ", "))
+		return &busyError{"relays that are alive: " + strings.Join(quoted, ", "),
+			fmt.Errorf("relays are alive: %s; stop all relays of this table first, and wait for those that have crashed", strings.Join(names, ", "))}
 	}
 	return nil
 }
 
 // refuseIfIntended keeps the account of exactly-once delivery: an open intent is decided by lane.
-func refuseIfIntended(ctx context.Context, tx pgx.Tx, source uuid.UUID) error {
+func refuseIfIntended(ctx context.Context, q querier, source uuid.UUID) error {
 	var open []int32
-	err := tx.QueryRow(ctx, `SELECT array(SELECT lane FROM outbox.lane WHERE source = $1 AND intent_id IS NOT NULL ORDER BY lane)`, source).Scan(&open)
+	err := q.QueryRow(ctx, `SELECT array(SELECT lane FROM outbox.lane WHERE source = $1 AND intent_id IS NOT NULL ORDER BY lane)`, source).Scan(&open)
 	switch {
 	case err != nil:
 		return fmt.Errorf("look for open intents: %w", err)
 	case len(open) > 0:
-		return fmt.Errorf("the lanes %v have an open intent, that is, events of which nobody knows whether Kafka has them: start a relay, which finds "+
-			"out, and stop it again", open)
+		return &busyError{fmt.Sprintf("open intents of the lanes %v", open),
+			fmt.Errorf("the lanes %v have an open intent, that is, events of which nobody knows whether Kafka has them: start a relay, which finds "+
+				"out, and stop it again", open)}
 	}
 	return nil
 }

@@ -64,7 +64,8 @@ type LaneStatus struct {
 	ParkedKeys int64
 }
 
-// RelayStatus is a relay process that was alive within the last day.
+// RelayStatus is a relay process that was seen. One that has stopped cleanly is forgotten; one that has not, a day after it was last alive, by the next one that
+// starts.
 type RelayStatus struct {
 	relay.Owner
 	// Competing tells that it competes for rows and has no lanes.
@@ -259,7 +260,7 @@ WHERE l.source = $1 ORDER BY l.lane`, source)
 func readRelays(ctx context.Context, q querier, source uuid.UUID) ([]RelayStatus, error) {
 	rows, err := q.Query(ctx, `
 SELECT owner, name, version, mode = 'competing', started_at, seen_at, (extract(epoch FROM expires_at - clock_timestamp()) * 1000000)::bigint FROM outbox.relay
-WHERE source = $1 AND expires_at > clock_timestamp() - interval '24 hours' ORDER BY started_at, owner`, source)
+WHERE source = $1 ORDER BY started_at, owner`, source)
 	if err != nil {
 		return nil, fmt.Errorf("read the relays: %w", err)
 	}

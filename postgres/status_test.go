@@ -159,6 +159,21 @@ SELECT id, 'only-parked', '', 'k', 0, 1, gen_random_uuid(), '', '', '' FROM outb
 	}
 }
 
+// On a Monday it is of use that the last relay crashed on Friday.
+func TestARelayThatHasBeenDeadForDaysIsShown(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	exec(t, db, `INSERT INTO outbox.relay (source, owner, name, version, seen_at, expires_at)
+SELECT id, gen_random_uuid(), 'friday:1', '1', now() - interval '60 h', now() - interval '59 h' FROM outbox.source`)
+	got, err := newOperator(t, db).Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Relays) != 1 || got.Relays[0].Name != "friday:1" || got.Relays[0].Remaining > 0 || got.At.Sub(got.Relays[0].SeenAt).Round(time.Hour) != 60*time.Hour {
+		t.Errorf("Relays = %+v, want the one of 60 hours ago", got.Relays)
+	}
+}
+
 func TestLastPublishedIsFoundBehindALargeBacklog(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)

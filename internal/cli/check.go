@@ -24,6 +24,11 @@ func above[T number](flag string, value *T, limit T) check {
 	return check{flag, func() bool { return *value > limit }, fmt.Sprintf("more than %v", limit)}
 }
 
+// atLeast wants the limit or a greater value.
+func atLeast[T number](flag string, value *T, limit T) check {
+	return check{flag, func() bool { return *value >= limit }, fmt.Sprintf("%v or more", limit)}
+}
+
 // between wants one of the values from low to high.
 func between[T number](flag string, value *T, low, high T) check {
 	return check{flag, func() bool { return low <= *value && *value <= high }, fmt.Sprintf("%v to %v", low, high)}

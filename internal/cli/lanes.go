@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -91,14 +92,16 @@ func (a *app) printLaneless(relays []string) error {
 func (a *app) lanesSet() *cobra.Command {
 	var db database
 	var yes bool
+	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "set N",
 		Short: "Change the number of lanes, with all relays of the table stopped",
 		Long: `set changes into how many lanes the keys of a table are divided, 1 to 1024. It
-refuses while a relay of the table is alive. A number of some times as many as
-there will ever be relays lets them share evenly; many more cost each relay a
-little. Nothing in the outbox table changes.`,
-		Example: "  outbox lanes set 16\n  outbox lanes set 4 --table orders.outbox_event --yes",
+refuses while a relay of the table is alive, or with --wait waits until all of them
+are stopped: stop them, and start them again when it is done. A number of some
+times as many as there will ever be relays lets them share evenly; many more cost
+each relay a little. Nothing in the outbox table changes.`,
+		Example: "  outbox lanes set 16\n  outbox lanes set 16 --wait 5m --yes\n  outbox lanes set 4 --table orders.outbox_event --yes",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("lanes set needs a number, 1 to %d", postgres.MaxLanes)
@@ -113,15 +116,19 @@ little. Nothing in the outbox table changes.`,
 			if n < 1 || n > postgres.MaxLanes {
 				return &configError{fmt.Errorf("lanes set is %q: want 1 to %d", args[0], postgres.MaxLanes)}
 			}
-			return a.setLanes(cmd, &db, n, yes)
+			if problems := a.problems(cmd, []check{atLeast("wait", &wait, 0)}); problems != nil {
+				return &configError{errors.Join(problems...)}
+			}
+			return a.setLanes(cmd, &db, n, yes, wait)
 		},
 	}
 	db.flags(cmd)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
+	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait until all relays are stopped and nothing is left open")
 	return cmd
 }
 
-func (a *app) setLanes(cmd *cobra.Command, db *database, n int, confirmed bool) error {
+func (a *app) setLanes(cmd *cobra.Command, db *database, n int, confirmed bool, wait time.Duration) error {
 	operator, done, err := a.operator(cmd, db)
 	if err != nil {
 		return err
@@ -140,11 +147,20 @@ func (a *app) setLanes(cmd *cobra.Command, db *database, n int, confirmed bool) 
 			return err
 		}
 	}
-	if err := operator.SetLanes(cmd.Context(), n); err != nil {
+	if err := a.changeLanes(cmd.Context(), operator, n, wait); err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(a.stdout, "%s has %s now, and had %d: start its relays again\n", db.table, plural(n, "lane"), len(before))
 	return err
+}
+
+func (a *app) changeLanes(ctx context.Context, operator *postgres.Operator, n int, wait time.Duration) error {
+	if wait == 0 {
+		return operator.SetLanes(ctx, n)
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	return operator.AwaitSetLanes(ctx, n, func(what string) { fmt.Fprintf(a.stderr, "waiting for the end of %s\n", what) })
 }
 
 // confirm asks, and fails unless the answer is yes.

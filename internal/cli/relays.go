@@ -32,9 +32,39 @@ func relays(s postgres.Status) []string {
 		if r.Competing {
 			what = "competes for rows, seen"
 		}
-		lines = append(lines, fmt.Sprintf("%s: %s %d s ago", printable(r.Name), what, int(s.At.Sub(r.SeenAt).Round(time.Second).Seconds())))
+		lines = append(lines, fmt.Sprintf("%s: %s %s", printable(r.Name), what, ago(s, r)))
+	}
+	return append(lines, dead(s, holders)...)
+}
+
+// deadShown bounds the relays that are named though they are dead: one that crashes at each start leaves thousands.
+const deadShown = 5
+
+// dead are the relays that ended without a word, those last that were seen first.
+func dead(s postgres.Status, holders []uuid.UUID) (lines []string) {
+	var gone []postgres.RelayStatus
+	for _, r := range s.Relays {
+		if r.Remaining <= 0 && !slices.Contains(holders, r.ID) {
+			gone = append(gone, r)
+		}
+	}
+	slices.SortStableFunc(gone, func(a, b postgres.RelayStatus) int { return b.SeenAt.Compare(a.SeenAt) })
+	for _, r := range gone[:min(len(gone), deadShown)] {
+		lines = append(lines, fmt.Sprintf("%s: dead, last seen %s", printable(r.Name), ago(s, r)))
+	}
+	if more := len(gone) - deadShown; more > 0 {
+		lines = append(lines, fmt.Sprintf("and %d more that are dead: --json lists them", more))
 	}
 	return lines
+}
+
+// ago is how long before the status a relay was seen, in seconds while these are what counts.
+func ago(s postgres.Status, r postgres.RelayStatus) string {
+	d := s.At.Sub(r.SeenAt)
+	if d < 10*time.Minute {
+		return fmt.Sprintf("%d s ago", int(d.Round(time.Second).Seconds()))
+	}
+	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s") + " ago"
 }
 
 // anyCompeting tells that a relay is alive which competes for rows.
@@ -76,7 +106,7 @@ func holders(s postgres.Status) (lines []string, owners []uuid.UUID) {
 			lines = append(lines, fmt.Sprintf("%s: not seen for %s, %s, %s", printable(s.Relays[i].Name), s.At.Sub(s.Relays[i].SeenAt).Round(time.Second),
 				plural(l.lanes, "lane"), ends))
 		default:
-			lines = append(lines, fmt.Sprintf("%s: %s, %s", printable(s.Relays[i].Name), plural(l.lanes, "lane"), ends))
+			lines = append(lines, fmt.Sprintf("%s: %s, %s, seen %s", printable(s.Relays[i].Name), plural(l.lanes, "lane"), ends, ago(s, s.Relays[i])))
 		}
 	}
 	return lines, owners

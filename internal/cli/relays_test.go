@@ -43,12 +43,12 @@ func TestStatusTellsWhoPublishesAndWhoWaits(t *testing.T) {
 		"one works, one waits, one is gone": {
 			[]postgres.LaneStatus{held(two, "b:2", 12*time.Second), held(two, "b:2", 12*time.Second)},
 			[]postgres.RelayStatus{known(one, "a:1", time.Second), known(two, "b:2", 5*time.Second), known(uuid.New(), "old:3", time.Hour)},
-			[]string{"b:2: 2 lanes, lease ends in 12 s", "a:1: waits, seen 1 s ago"},
+			[]string{"b:2: 2 lanes, lease ends in 12 s, seen 5 s ago", "a:1: waits, seen 1 s ago", "old:3: dead, last seen 1h0m ago"},
 		},
 		"three share the lanes, some are free": {
 			[]postgres.LaneStatus{held(one, "a:1", 9*time.Second), held(two, "b:2", 12*time.Second), held(one, "a:1", 8*time.Second), held(two, "b:2", -time.Second), {}},
 			[]postgres.RelayStatus{known(one, "a:1", time.Second), known(two, "b:2", 5*time.Second), known(uuid.New(), "c:3", 2*time.Second)},
-			[]string{"a:1: 2 lanes, lease ends in 8 s", "b:2: 1 lane, lease ends in 12 s", "nobody: 2 lanes, whose events wait until a relay takes them", "c:3: waits, seen 2 s ago"},
+			[]string{"a:1: 2 lanes, lease ends in 8 s, seen 1 s ago", "b:2: 1 lane, lease ends in 12 s, seen 5 s ago", "nobody: 2 lanes, whose events wait until a relay takes them", "c:3: waits, seen 2 s ago"},
 		},
 		"only one that was stopped": {
 			[]postgres.LaneStatus{held(two, "b:2", -time.Second)},
@@ -59,6 +59,13 @@ func TestStatusTellsWhoPublishesAndWhoWaits(t *testing.T) {
 			[]postgres.LaneStatus{{}},
 			[]postgres.RelayStatus{{Owner: relay.Owner{Name: "c:1"}, Competing: true, SeenAt: now.Add(-time.Second), Remaining: time.Second}, known(one, "a:1", time.Second)},
 			[]string{"c:1: competes for rows, seen 1 s ago", "a:1: waits, seen 1 s ago"},
+		},
+		"only dead ones": {
+			nil,
+			[]postgres.RelayStatus{known(one, "a:1", 49*time.Hour), known(two, "b:2", time.Minute), known(uuid.New(), "c:3", 90*time.Minute), known(uuid.New(), "d:4", 91*time.Minute),
+				known(uuid.New(), "e:5", 92*time.Minute), known(uuid.New(), "f:6", 93*time.Minute)},
+			[]string{"none has a lane: nothing is published", "b:2: dead, last seen 60 s ago", "c:3: dead, last seen 1h30m ago", "d:4: dead, last seen 1h31m ago",
+				"e:5: dead, last seen 1h32m ago", "f:6: dead, last seen 1h33m ago", "and 1 more that are dead: --json lists them"},
 		},
 		"the owner went": {
 			[]postgres.LaneStatus{held(one, "", 3*time.Second)}, nil,

@@ -44,17 +44,29 @@ var pgVariables = []string{"PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGUS
 
 // pool makes the pool without connecting; every error is one of configuration. The table is then the source's.
 func (d *database) pool(ctx context.Context, a *app, cmd *cobra.Command) (*pgxpool.Pool, error) {
-	source, err := config.Database(a.typed(cmd, "config", "database-url", "table"), config.Environment(a.env), d.source)
+	source, err := config.Database(d.typed(a, cmd), config.Environment(a.env), d.source)
 	if err != nil {
 		return nil, err
 	}
+	pool, password, err := poolOf(ctx, a.env, source)
+	d.table, a.password = source.Table, password
+	return pool, err
+}
+
+// typed are the flags of the command line that say which database it is.
+func (d *database) typed(a *app, cmd *cobra.Command) map[string]string {
+	return a.typed(cmd, "config", "database-url", "table")
+}
+
+// poolOf makes a source's pool without connecting, and says where the password was taken from.
+func poolOf(ctx context.Context, env environment, source *config.Source) (pool *pgxpool.Pool, password string, err error) {
 	target := targetOf(source)
-	cfg, err := target.parse(a.env)
+	cfg, err := target.parse(env)
 	if err != nil {
-		return nil, fmt.Errorf("%s%w", source.Where(), err)
+		return nil, "", fmt.Errorf("%s%w", source.Where(), err)
 	}
-	d.table, a.password = source.Table, target.passwordPlace(a.env, cfg)
-	return newPool(ctx, cfg)
+	pool, err = newPool(ctx, cfg)
+	return pool, target.passwordPlace(env, cfg), err
 }
 
 // typed are the flags that the command line has set, of those that are named.

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
@@ -20,27 +19,37 @@ func (a *app) status() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show what waits, for how long, and who publishes it",
-		Long: `status shows the backlog, the age of its oldest event, parked keys and the relays.
-It counts at most 1,000,000 unpublished events and says when there are more.`,
-		Example: "  outbox status\n  outbox status --table orders.outbox_event --json",
+		Long: `status shows the backlog, the age of its oldest event, parked keys and the relays,
+and when each relay was last seen. It counts at most 1,000,000 unpublished events
+and says when there are more.
+
+With --config and no --source it shows all sources of the file. One that cannot be
+reached is shown with its error, the others all the same, and the exit code is 1.`,
+		Example: "  outbox status\n  outbox status --table orders.outbox_event --json\n  outbox status --config outbox.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			operator, done, err := a.operator(cmd, &db)
+			reports, err := a.statuses(cmd, &db)
 			if err != nil {
 				return err
 			}
-			defer done()
-			status, err := operator.Status(cmd.Context())
-			if err != nil {
-				return err
+			if len(reports) == 1 {
+				a.password = reports[0].password
+				if err := reports[0].err; err != nil {
+					return err
+				}
 			}
 			if asJSON {
-				return json.NewEncoder(a.stdout).Encode(statusJSON(status))
+				err = a.encodeStatuses(reports)
+			} else {
+				err = a.printStatuses(reports)
 			}
-			return a.printStatus(status)
+			if err == nil && slices.ContainsFunc(reports, func(r sourceStatus) bool { return r.err != nil }) {
+				err = &quietError{}
+			}
+			return err
 		},
 	}
 	db.flags(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object, for each source one in a line")
 	return cmd
 }
 
@@ -60,6 +69,7 @@ func (a *app) operator(cmd *cobra.Command, db *database) (operator *postgres.Ope
 
 // The JSON form is a contract of its own: ages in seconds, names as in the metrics.
 type statusObject struct {
+	Name                    string        `json:"name"`
 	Table                   string        `json:"table"`
 	Source                  string        `json:"source"`
 	Pending                 int64         `json:"pending"`
@@ -103,9 +113,9 @@ type relayObject struct {
 	Lanes     int       `json:"lanes"`
 }
 
-func statusJSON(s postgres.Status) statusObject {
+func statusJSON(name string, s postgres.Status) statusObject {
 	o := statusObject{
-		Table: s.Table, Source: s.SourceID.String(),
+		Name: name, Table: s.Table, Source: s.SourceID.String(),
 		Pending: s.Pending, PendingCapped: s.PendingCapped,
 		OldestPendingAgeSeconds: s.OldestAge.Seconds(), EligibleAgeSeconds: s.EligibleAge.Seconds(),
 		ParkedKeys: s.ParkedKeys, PartialIndex: s.Indexed,
@@ -147,11 +157,14 @@ func timeOrNull(t time.Time) *time.Time {
 	return &t
 }
 
-func (a *app) printStatus(s postgres.Status) error {
+func (a *app) printStatus(name string, s postgres.Status) error {
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	more := ""
 	if s.PendingCapped {
 		more = " or more"
+	}
+	if name != "" {
+		fmt.Fprintf(w, "source\t%s\n", name)
 	}
 	fmt.Fprintf(w, "table\t%s\n", s.Table)
 	fmt.Fprintf(w, "pending\t%d%s\n", s.Pending, more)

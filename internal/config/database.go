@@ -16,6 +16,36 @@ func ofDatabaseOnly() []string {
 // Database returns the source of that name, or the only one, for a command that needs its database and nothing else: what else is wrong with its settings is not
 // looked at. typed are the flags that were given, by their keys.
 func Database(typed map[string]string, env Environment, name string) (*Source, error) {
+	f, sources, err := databases(typed, env)
+	if err != nil {
+		return nil, err
+	}
+	return f.choose(sources, name)
+}
+
+// Databases is Database for a command that works on all sources at once when none is named.
+func Databases(typed map[string]string, env Environment, name string) ([]Source, error) {
+	f, sources, err := databases(typed, env)
+	if err != nil {
+		return nil, err
+	}
+	if name != "" || len(sources) == 1 {
+		one, err := f.choose(sources, name)
+		if err != nil {
+			return nil, err
+		}
+		return []Source{*one}, nil
+	}
+	for _, key := range []string{"database-url", "table"} {
+		if _, given := typed[key]; given {
+			return nil, fmt.Errorf("--%s says which source it is, and there are %d: name one with --source, or leave it out", key, len(sources))
+		}
+	}
+	return sources, nil
+}
+
+// databases reads the sources, as far as databases go.
+func databases(typed map[string]string, env Environment) (*file, []Source, error) {
 	flags, problems := newLayer(), []error(nil)
 	for _, key := range slices.Sorted(maps.Keys(typed)) {
 		s, _, _ := find(key)
@@ -28,7 +58,7 @@ func Database(typed map[string]string, env Environment, name string) (*Source, e
 	}
 	c := &Config{}
 	if _, err := fill(c, defaults().only(Run), variables.only(Run), flags.only(Run)); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	f := &file{top: newLayer()}
 	if c.File != "" {
@@ -37,9 +67,9 @@ func Database(typed map[string]string, env Environment, name string) (*Source, e
 	sources, wrong := f.sources(env, variables, flags)
 	problems = append(append(problems, f.problems...), wrong...)
 	if err := errors.Join(problems...); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return f.choose(sources, name)
+	return f, sources, nil
 }
 
 // choose returns the source that is meant.
