@@ -234,7 +234,8 @@ func TestAChangeDuringARegistrationOfACompetingRelayWaits(t *testing.T) {
 	go func() { failed <- c.Register(t.Context(), owner("competing:1"), ttl) }()
 	eventually(t, "the registration waits", func() bool { return waiting(t, db) > 0 })
 	same(t, "lanes that it has locked meanwhile", queryOne[int](t, db, `
-SELECT count(*) FROM pg_locks WHERE relation = 'outbox.lane'::regclass AND mode = 'RowExclusiveLock'`), 1)
+SELECT count(*) FROM pg_locks WHERE relation = 'outbox.lane'::regclass AND mode = 'RowExclusiveLock'
+    AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`), 1)
 	if err := tx.Commit(t.Context()); err != nil {
 		t.Fatal(err)
 	}
