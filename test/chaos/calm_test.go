@@ -21,7 +21,7 @@ func TestRelaysThatComeAndGoInOrderCostNothing(t *testing.T) {
 		l.relays[(round+1)%slots].start()
 		more()
 		if r := l.relays[round%slots]; !r.stop() {
-			t.Errorf("%s left something behind; it says:\n%s", r.name(), r.tail(5))
+			t.Errorf("%s left something behind; it says:\n%s", r.name(), r.said.tail(5))
 		}
 	}
 	stop()

@@ -23,15 +23,34 @@ import (
 // judge waits until everything is settled, stops the relays, and compares the witnesses. What never settles, the report tells.
 func (l *lab) judge() *history.Report {
 	l.t.Helper()
-	if !poll(waitLimit, func() bool { return l.unpublished() == 0 }) {
+	if !l.drain() {
 		for _, r := range l.relays {
-			l.t.Logf("%d events stay unpublished; %s says:\n%s", l.unpublished(), r.name(), r.tail(15))
+			l.t.Logf("%d events stay unpublished; %s says:\n%s", l.unpublished(), r.name(), r.said.tail(15))
 		}
 	}
 	for _, r := range l.relays {
 		r.stop()
 	}
 	return history.Check(l.history())
+}
+
+// drain waits until everything is settled, for as long as that goes on.
+func (l *lab) drain() bool {
+	left := l.unpublished()
+	for left != 0 {
+		fewer := func() bool {
+			n := l.unpublished()
+			if n < 0 || (left >= 0 && n >= left) {
+				return false
+			}
+			left = n
+			return true
+		}
+		if !poll(waitLimit, fewer) {
+			return false
+		}
+	}
+	return true
 }
 
 func (l *lab) history() *history.History {
@@ -48,7 +67,7 @@ func (l *lab) history() *history.History {
 		h.Rows = l.rows(ctx, conn)
 	}
 	h.Parked = l.parked(ctx, conn)
-	h.Records = l.records(ctx)
+	h.Records = l.records(context.Background())
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, f := range l.faults {
@@ -103,33 +122,52 @@ func (l *lab) parked(ctx context.Context, conn *pgx.Conn) map[history.Stream]str
 // records reads the topics from offset 0 to where they end now.
 func (l *lab) records(ctx context.Context) []history.Record {
 	l.t.Helper()
-	ends, err := l.cluster.admin.ListEndOffsets(ctx, l.topics...)
-	if err == nil {
-		err = ends.Error()
+	left := l.appended(ctx)
+	if left < 0 {
+		l.t.Fatal("no broker tells where the topics end")
 	}
-	if err != nil {
-		l.t.Fatalf("ask where the topics end: %v", err)
-	}
-	left := int64(0)
-	ends.Each(func(o kadm.ListedOffset) { left += o.Offset })
-	client, err := kgo.NewClient(kgo.SeedBrokers(l.cluster.Brokers()...), kgo.ConsumeTopics(l.topics...), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	client, err := kgo.NewClient(kgo.SeedBrokers(l.cluster.Brokers()...), kgo.ConsumeTopics(l.topics...), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchMaxBytes(4<<20))
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	defer client.Close()
-	var records []history.Record
+	records, names := make([]history.Record, 0, left), map[string]string{}
 	for int64(len(records)) < left {
-		fetches := client.PollFetches(ctx)
-		if ctx.Err() != nil {
-			l.t.Fatalf("read the topics: %d of %d records: %v", len(records), left, ctx.Err())
+		more, cancel := context.WithTimeout(ctx, waitLimit)
+		fetches := client.PollFetches(more)
+		err := more.Err()
+		cancel()
+		if fetches.NumRecords() == 0 && err != nil {
+			l.t.Fatalf("read the topics: %d of %d records: %v", len(records), left, err)
 		}
-		fetches.EachRecord(func(r *kgo.Record) { records = append(records, l.record(r)) })
+		fetches.EachRecord(func(r *kgo.Record) { records = append(records, l.record(r, names)) })
 	}
 	return records
 }
 
-func (l *lab) record(r *kgo.Record) history.Record {
-	rec := history.Record{Stream: history.Stream{Topic: r.Topic, Key: string(r.Key)}, Partition: r.Partition, Offset: r.Offset, At: r.Timestamp}
+// appended is how many records the topics hold; -1 when no broker tells.
+func (l *lab) appended(ctx context.Context) int64 {
+	ctx, cancel := context.WithTimeout(ctx, waitLimit)
+	defer cancel()
+	ends, err := l.cluster.admin.ListEndOffsets(ctx, l.topics...)
+	if err != nil || ends.Error() != nil {
+		return -1
+	}
+	n := int64(0)
+	ends.Each(func(o kadm.ListedOffset) { n += o.Offset })
+	return n
+}
+
+// record keeps nothing of what was fetched, and each name once.
+func (l *lab) record(r *kgo.Record, names map[string]string) history.Record {
+	key, known := names[string(r.Key)]
+	if !known {
+		key = string(r.Key)
+		names[key] = key
+	}
+	topic := l.topics[slices.Index(l.topics, r.Topic)]
+	rec := history.Record{Stream: history.Stream{Topic: topic, Key: key}, Partition: r.Partition, Offset: r.Offset, At: r.Timestamp}
 	for _, h := range r.Headers {
 		if h.Key == kafka.HeaderEventID {
 			rec.ID, _ = uuid.Parse(string(h.Value)) // an id that cannot be read is one that nobody knows
@@ -147,14 +185,13 @@ func (l *lab) record(r *kgo.Record) history.Record {
 func (l *lab) interruptions() []history.Fault {
 	var found []history.Fault
 	for _, r := range l.relays {
-		said, _ := r.lines()
-		for _, line := range said {
-			if line.Msg == "relay interrupted" {
-				found = append(found, history.Fault{
-					What: fmt.Sprintf("%s says: %s: %s", r.name(), line.Msg, line.Error), From: line.Time.Add(-leaseTTL), Until: line.Time, Repeats: true, Own: true,
-				})
-			}
+		r.said.mu.Lock()
+		for _, i := range r.said.interruptions {
+			found = append(found, history.Fault{
+				What: fmt.Sprintf("%s says: relay interrupted: %s", r.name(), i.why), From: i.at.Add(-leaseTTL), Until: i.at, Repeats: true, Own: true,
+			})
 		}
+		r.said.mu.Unlock()
 	}
 	return found
 }
@@ -167,19 +204,18 @@ func (l *lab) complaints() []string {
 	var found []string
 	for _, r := range l.relays {
 		found = append(found, r.unexpected()...)
-		said, rest := r.lines()
-		for _, line := range said {
+		r.said.mu.Lock()
+		for msg, times := range r.said.messages {
 			// After a lease was lost, what somebody else has settled is no surprise.
-			settles := strings.Contains(line.Msg, "somebody else settles") && calm
-			if strings.Contains(line.Msg, "the sweep found") || settles {
-				found = append(found, fmt.Sprintf("%s says: %s", r.name(), line.Msg))
+			settles := strings.Contains(msg, "somebody else settles") && calm
+			if strings.Contains(msg, "the sweep found") || settles {
+				found = append(found, fmt.Sprintf("%s says, %d times: %s", r.name(), times, msg))
 			}
 		}
-		for _, line := range rest {
-			if strings.HasPrefix(line, "panic:") || strings.HasPrefix(line, "fatal error:") || strings.Contains(line, "DATA RACE") {
-				found = append(found, fmt.Sprintf("%s has written: %s", r.name(), line))
-			}
+		for _, line := range r.said.crashes {
+			found = append(found, fmt.Sprintf("%s has written: %s", r.name(), line))
 		}
+		r.said.mu.Unlock()
 	}
 	return found
 }
@@ -188,12 +224,11 @@ func (l *lab) complaints() []string {
 func (l *lab) messages() string {
 	counts := map[string]int{}
 	for _, r := range l.relays {
-		said, _ := r.lines()
-		for _, line := range said {
-			if line.Level != "INFO" && line.Level != "DEBUG" {
-				counts[line.Msg]++
-			}
+		r.said.mu.Lock()
+		for msg, times := range r.said.warnings {
+			counts[msg] += times
 		}
+		r.said.mu.Unlock()
 	}
 	var parts []string
 	for _, msg := range slices.Sorted(maps.Keys(counts)) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/test/chaos/broken"
 	"github.com/outbox-relay/outbox/test/chaos/history"
 )
 
@@ -24,6 +25,8 @@ type kind struct {
 	shortest, longest time.Duration
 	// nodes is how many brokers it needs at least.
 	nodes int
+	// builds are those that it needs, besides the healthy one.
+	builds []string
 	// repeats and freezes are as in history.Fault.
 	repeats, freezes bool
 	// begin breaks it, and returns what mends it; nil when that is done already.
@@ -45,6 +48,8 @@ const (
 	ms = time.Millisecond
 	// outlast is longer than a lease lasts.
 	outlast = leaseTTL + 2*time.Second
+	// longCut is longer than a relay waits for Kafka before it does something about it.
+	longCut = 65 * time.Second
 )
 
 // kinds are all ways.
@@ -54,6 +59,8 @@ func kinds() []kind {
 		{name: "freeze", target: aRelay, weight: 3, shortest: 2 * time.Second, longest: leaseTTL + 5*time.Second, repeats: true, freezes: true, begin: freezeRelay},
 		{name: "clean restart", target: aRelay, weight: 4, longest: 3 * time.Second, begin: restartRelay},
 		{name: "goes and comes back", target: aRelay, weight: 1, shortest: 5 * time.Second, longest: 10 * time.Second, begin: restartRelay},
+		// A clock that jumps ahead looks like a machine that was suspended: the relay gives its lease up.
+		{name: "clock shifted", target: aRelay, weight: 2, shortest: 5 * time.Second, longest: 15 * time.Second, repeats: true, builds: []string{broken.Shifted}, begin: shiftClock},
 
 		{name: "restart", target: theDatabase, weight: 1, longest: time.Second, repeats: true, begin: restartDatabase},
 		{name: "crash", target: theDatabase, weight: 1, longest: time.Second, repeats: true, begin: crashDatabase},
@@ -77,6 +84,8 @@ func kinds() []kind {
 
 		{name: "brokers cut off", target: aRelaysBrokers, weight: 2, shortest: time.Second, longest: outlast, begin: cutBrokers},
 		{name: "brokers cut off for ever", target: aRelaysBrokers, weight: 1, shortest: time.Second, longest: outlast, begin: loseBrokers},
+		// For longer than a relay keeps lanes that it cannot serve: it may give them up with records in flight, which another one publishes again.
+		{name: "brokers cut off for long", target: aRelaysBrokers, weight: 1, shortest: longCut, longest: longCut + 15*time.Second, repeats: true, begin: cutBrokers},
 		{name: "broker connections reset", target: aRelaysBrokers, weight: 2, begin: resetBrokers},
 		{name: "broker connections half closed", target: aRelaysBrokers, weight: 1, begin: halfCloseBrokers},
 		{name: "brokers slow", target: aRelaysBrokers, weight: 1, shortest: time.Second, longest: 6 * time.Second, begin: slowBrokers},

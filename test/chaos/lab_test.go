@@ -19,6 +19,7 @@ import (
 	"github.com/outbox-relay/outbox/internal/devkafka"
 	"github.com/outbox-relay/outbox/internal/devpg"
 	"github.com/outbox-relay/outbox/migrate"
+	"github.com/outbox-relay/outbox/test/chaos/broken"
 	"github.com/outbox-relay/outbox/test/chaos/history"
 )
 
@@ -36,6 +37,8 @@ type setup struct {
 	nodes, relays, topics, keys int
 	build                       string
 	args                        []string
+	// shifted gives the relays a wall clock that can be wrong.
+	shifted bool
 	// deletes makes the relays delete what they settle.
 	deletes bool
 	// topicConfig is for every topic.
@@ -66,6 +69,12 @@ func newLab(t *testing.T, s setup) *lab {
 	s.nodes, s.relays, s.topics, s.keys = max(s.nodes, 1), max(s.relays, 1), max(s.topics, 1), max(s.keys, 1)
 	if s.build == "" {
 		s.build = healthy
+	}
+	switch {
+	case s.shifted && s.build == healthy:
+		s.build = broken.Shifted
+	case s.shifted:
+		s.build = broken.Shifted + "+" + s.build
 	}
 	l := &lab{t: t, server: shared.database(t), cluster: shared.cluster(t, s.nodes), ledger: &ledger{}, deletes: s.deletes}
 	l.dir = filepath.Join(shared.dir, strings.ReplaceAll(t.Name(), "/", "-"))
@@ -192,7 +201,7 @@ func (l *lab) await(what string, holds func() bool) {
 	l.t.Helper()
 	if !poll(waitLimit, holds) {
 		for _, r := range l.relays {
-			l.t.Logf("%s says:\n%s", r.name(), r.tail(15))
+			l.t.Logf("%s says:\n%s", r.name(), r.said.tail(15))
 		}
 		l.t.Fatalf("waited in vain: %s", what)
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -102,7 +103,7 @@ func (f *facility) cluster(t *testing.T, nodes int) *cluster {
 // healthy is the build without a broken line.
 const healthy = "healthy"
 
-// binary builds the command, healthy or broken in one of the ways of package broken.
+// binary builds the command, healthy or broken in the ways of package broken: their names, with a plus between.
 func (f *facility) binary(t *testing.T, build string) string {
 	t.Helper()
 	f.mu.Lock()
@@ -117,7 +118,7 @@ func (f *facility) binary(t *testing.T, build string) string {
 		args = append(args, "-race")
 	}
 	if build != healthy {
-		overlay, err := broken.Overlay(build, top, filepath.Join(f.dir, "overlay-"+build))
+		overlay, err := broken.Overlay(top, filepath.Join(f.dir, "overlay-"+build), strings.Split(build, "+")...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outbox-relay/outbox/test/chaos/broken"
 	"github.com/outbox-relay/outbox/test/chaos/history"
 )
 
@@ -23,15 +24,15 @@ type step struct {
 	relay, node, dice int
 }
 
-// plan is what is to happen, one after the other; a fault begins when its time has come and the fault before it on the same target is over.
+// plan is what is to happen, one after the other; a fault begins when its time has come and those before it on the same target are over.
 type plan []step
 
-// newPlan draws faults until their waits fill the time. It depends on nothing but its arguments.
+// newPlan draws faults until their waits fill the time, none that would last for longer than that. It depends on nothing but its arguments.
 func newPlan(r *rand.Rand, length time.Duration, relays, nodes int) plan {
 	var possible []kind
 	weights := 0
 	for _, k := range kinds() {
-		if k.nodes <= nodes {
+		if k.nodes <= nodes && k.shortest <= length {
 			possible = append(possible, k)
 			weights += k.weight
 		}
@@ -66,18 +67,34 @@ func (p plan) String() string {
 	return b.String()
 }
 
-// follow goes through the plan and returns when everything is mended.
+// builds are those that the plan needs.
+func (p plan) builds() (names []string) {
+	for _, s := range p {
+		names = append(names, s.kind.builds...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// follow goes through the plan and returns when everything is mended. What waits for a fault on the same target holds up nothing else.
 func (l *lab) follow(p plan) {
-	var targets sync.Map // of target and its number, to a mutex
+	places := map[string]chan step{}
 	var all sync.WaitGroup
 	for _, s := range p {
 		<-time.After(s.wait)
-		lock, _ := targets.LoadOrStore(s.place(), &sync.Mutex{})
-		lock.(*sync.Mutex).Lock()
-		all.Go(func() {
-			defer lock.(*sync.Mutex).Unlock()
-			l.inflict(s)
-		})
+		if places[s.place()] == nil {
+			steps := make(chan step, len(p))
+			places[s.place()] = steps
+			all.Go(func() {
+				for s := range steps {
+					l.inflict(s)
+				}
+			})
+		}
+		places[s.place()] <- s
+	}
+	for _, steps := range places {
+		close(steps)
 	}
 	all.Wait()
 }
@@ -120,6 +137,14 @@ func TestAPlanFollowsFromItsSeedAndHasEveryFault(t *testing.T) {
 		if !slices.ContainsFunc(one, func(s step) bool { return s.kind.name == k.name && s.kind.target == k.target }) {
 			t.Errorf("two hours without %q of target %d", k.name, k.target)
 		}
+	}
+	for _, s := range newPlan(rand.New(rand.NewPCG(1, 0)), 30*time.Second, slots, 3) {
+		if s.lasts > 30*time.Second {
+			t.Fatalf("half a minute has room for %s", s.what())
+		}
+	}
+	if builds := one.builds(); !slices.Equal(builds, []string{broken.Shifted}) {
+		t.Errorf("the plan needs the builds %q", builds)
 	}
 	for _, s := range newPlan(rand.New(rand.NewPCG(1, 0)), 2*time.Hour, slots, 1) {
 		if s.kind.nodes > 1 || s.node > 0 {

@@ -28,6 +28,7 @@ func scenarios() []scenario {
 		{"zombie-parks", history.Parked, setup{relays: 2, args: []string{"--drain-timeout", "60s"}}, delayTheParking},
 		{"gives-back-at-once", history.Unexplained, setup{relays: 2, keys: 30}, joinWhileTheBrokersAreSilent},
 		{"newer-do-not-wait", history.Turned, setup{relays: 2, keys: 30, args: []string{"--batch-size", "50"}}, inheritABacklog},
+		{"wall-clock-only", history.Straggler, setup{relays: 2, shifted: true}, putBackTheClock},
 	}
 }
 

@@ -3,8 +3,6 @@
 package chaos_test
 
 import (
-	"bufio"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -22,18 +20,20 @@ import (
 
 // relayProcess is one place for a relay: a process, started again and again, with its own ways to the database and the brokers.
 type relayProcess struct {
-	t      *testing.T
-	slot   int
-	binary string
-	args   []string
-	env    []string
-	log    string
+	t     *testing.T
+	slot  int
+	args  []string
+	env   []string
+	said  *journal
+	clock *clock
 	// db is the way to the database, kafka are those to the brokers.
 	db    *proxy.Proxy
 	kafka []*proxy.Proxy
 
-	mu  sync.Mutex
-	cmd *exec.Cmd
+	mu sync.Mutex
+	// build is what start starts.
+	build string
+	cmd   *exec.Cmd
 	// ended is closed when the process has ended; expected tells that it was meant to.
 	ended    chan struct{}
 	expected bool
@@ -50,15 +50,11 @@ func (r *relayProcess) start() {
 	if r.cmd != nil {
 		return
 	}
-	out, err := os.OpenFile(r.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		r.t.Error(err)
-		return
-	}
-	cmd := exec.Command(r.binary, r.args...)
-	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = r.env, out, out, dieWithParent()
+	cmd := exec.Command(shared.binary(r.t, r.build), r.args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr, cmd.SysProcAttr = r.env, r.said, r.said, dieWithParent()
+	cmd.ExtraFiles = []*os.File{r.clock.file} // number 3, which only the builds with a shifted clock read
 	started, ended := make(chan error), make(chan struct{})
-	go r.run(cmd, out, started, ended)
+	go r.run(cmd, started, ended)
 	if err := <-started; err != nil {
 		r.t.Errorf("start %s: %v", r.name(), err)
 		return
@@ -67,10 +63,9 @@ func (r *relayProcess) start() {
 }
 
 // run keeps the thread that has started the process, see dieWithParent.
-func (r *relayProcess) run(cmd *exec.Cmd, out *os.File, started chan<- error, ended chan<- struct{}) {
+func (r *relayProcess) run(cmd *exec.Cmd, started chan<- error, ended chan<- struct{}) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	defer out.Close()
 	err := cmd.Start()
 	started <- err
 	if err != nil {
@@ -100,7 +95,7 @@ func (r *relayProcess) end(sig syscall.Signal) int {
 	select {
 	case <-ended:
 	case <-time.After(waitLimit):
-		r.t.Errorf("%s does not end by %s; its log: %s", r.name(), sig, r.log)
+		r.t.Errorf("%s does not end by %s; its log: %s", r.name(), sig, r.said.path)
 		_ = cmd.Process.Kill()
 		<-ended
 	}
@@ -111,6 +106,13 @@ func (r *relayProcess) kill() { r.end(syscall.SIGKILL) }
 
 // stop ends the relay in order. A relay that had to leave something behind says so by its exit code.
 func (r *relayProcess) stop() (clean bool) { return r.end(syscall.SIGTERM) == 0 }
+
+// become has the next process be of another build.
+func (r *relayProcess) become(build string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.build = build
+}
 
 func (r *relayProcess) signal(sig syscall.Signal) {
 	r.mu.Lock()
@@ -126,50 +128,6 @@ func (r *relayProcess) unexpected() []string {
 	return slices.Clone(r.crashes)
 }
 
-// logLine is what a relay says.
-type logLine struct {
-	Time  time.Time
-	Level string
-	Msg   string
-	Error string
-}
-
-// lines returns what the relay has said, and what else it has written, such as a panic.
-func (r *relayProcess) lines() (said []logLine, rest []string) {
-	f, err := os.Open(r.log)
-	if err != nil {
-		return nil, nil
-	}
-	defer f.Close()
-	scanner := bufio.NewScanner(f)
-	scanner.Buffer(nil, 1<<20)
-	for scanner.Scan() {
-		var line logLine
-		if json.Unmarshal(scanner.Bytes(), &line) == nil && line.Msg != "" {
-			said = append(said, line)
-		} else {
-			rest = append(rest, scanner.Text())
-		}
-	}
-	return said, rest
-}
-
-// says tells whether a message that begins so is in the log.
-func (r *relayProcess) says(msg string) bool {
-	said, _ := r.lines()
-	return slices.ContainsFunc(said, func(line logLine) bool { return strings.HasPrefix(line.Msg, msg) })
-}
-
-// tail is the end of the relay's log.
-func (r *relayProcess) tail(n int) string {
-	text, err := os.ReadFile(r.log)
-	if err != nil {
-		return err.Error()
-	}
-	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
-}
-
 // newRelay makes the place; nothing runs yet.
 func (l *lab) newRelay(slot int, build string, args ...string) *relayProcess {
 	l.t.Helper()
@@ -179,8 +137,9 @@ func (l *lab) newRelay(slot int, build string, args ...string) *relayProcess {
 	}
 	l.t.Cleanup(db.Close)
 	r := &relayProcess{
-		t: l.t, slot: slot, binary: shared.binary(l.t, build), db: db, kafka: l.cluster.links[slot],
-		log: filepath.Join(l.dir, fmt.Sprintf("relay-%d.log", slot+1)),
+		t: l.t, slot: slot, build: build, db: db, kafka: l.cluster.links[slot],
+		said:  newJournal(filepath.Join(l.dir, fmt.Sprintf("relay-%d.log", slot+1))),
+		clock: newClock(l.t, filepath.Join(l.dir, fmt.Sprintf("relay-%d.clock", slot+1))),
 		// The start may fall into an outage that lasts.
 		args: append([]string{"relay", "--lease-ttl", leaseTTL.String(), "--start-timeout", "1h", "--drain-timeout", "5s"}, args...),
 		env: []string{
@@ -189,6 +148,12 @@ func (l *lab) newRelay(slot int, build string, args ...string) *relayProcess {
 			"KAFKA_BROKERS=" + strings.Join(l.cluster.brokers(slot), ","),
 		},
 	}
-	l.t.Cleanup(r.kill)
+	l.t.Cleanup(func() {
+		r.kill()
+		if err := r.said.ended(); err != nil {
+			l.t.Errorf("write the log of %s: %v", r.name(), err)
+		}
+	})
+	shared.binary(l.t, build) // what takes long is not to fall into the run
 	return r
 }

@@ -160,6 +160,28 @@ func cutOffTheOwner(l *lab) {
 	owner.db.Heal()
 }
 
+// putBackTheClock cuts a relay off like cutOffTheOwner, while its wall clock goes back and back: also between the question and the answer of a renewal.
+func putBackTheClock(l *lab) {
+	owner := l.relays[0]
+	owner.db.Slow(400 * ms)
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for behind := time.Duration(0); ; behind += 10 * time.Minute {
+			owner.clock.set(-behind)
+			select {
+			case <-over:
+				return
+			case <-time.After(100 * ms):
+			}
+		}
+	}()
+	<-time.After(while)
+	cutOffTheOwner(l)
+	close(over)
+	<-done
+}
+
 // delayTheParking lets a broker refuse an event, and holds up what the relay has to say of it to the database until another relay has the lanes, the topic's
 // limit is raised, and the event is published.
 func delayTheParking(l *lab) {
@@ -178,7 +200,7 @@ func delayTheParking(l *lab) {
 	}
 	l.receive(held, "the relay sends the large event")
 	owner.kafka[0].Watch(nil)
-	l.await("the broker has refused it", func() bool { return owner.says("kafka rejected records") })
+	l.await("the broker has refused it", func() bool { return owner.said.said("kafka rejected records") > 0 })
 	l.setTopics("max.message.bytes", "1000000")
 	heir.start()
 	l.settled("the events that the owner had")

@@ -59,6 +59,9 @@ func (s seeded) test(t *testing.T) {
 	t.Logf("seed %d, %d relays, %d brokers, settled rows are deleted: %v; again with: make chaos SEED=%d MINUTES=%g NODES=%d\n%s",
 		s.seed, relays, s.nodes, deletes, s.seed, s.length.Minutes(), s.nodes, p)
 	l := newLab(t, setup{nodes: s.nodes, relays: relays, topics: 2, keys: 20, deletes: deletes})
+	for _, build := range p.builds() {
+		shared.binary(t, build)
+	}
 	for _, relay := range l.relays {
 		relay.start()
 	}
@@ -66,8 +69,10 @@ func (s seeded) test(t *testing.T) {
 	l.await("the first transactions are published", func() bool {
 		return l.count("SELECT count(*) FROM outbox.source WHERE first_published_at IS NOT NULL") > 0
 	})
+	ended := l.tell(s.length)
 	l.follow(p)
 	stop()
+	ended()
 	report := l.judge()
 	t.Logf("seed %d: %s\nledger: %s\nwarnings: %s", s.seed, report.Summary(), l.ledger, l.messages())
 	for _, c := range l.complaints() {

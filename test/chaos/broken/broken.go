@@ -1,13 +1,15 @@
 // Package broken makes relays that are wrong in one line each, to prove that the laboratory would notice. A way to be wrong is a text file here:
 // pairs of what a source file says and what it says instead. The build takes the changed files by go build's -overlay; nothing in the
-// tree is touched.
+// tree is touched. One of them, [Shifted], is not wrong: its change is in Go's own library.
 package broken
 
 import (
 	"embed"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,6 +20,13 @@ import (
 //go:embed *.txt
 var files embed.FS
 
+// Shifted is the build whose wall clock is off by as many seconds as its file 3 says just then: eight bytes, the lowest first, two's complement. It
+// must work all the same.
+const Shifted = "shifted"
+
+// inLibrary is how the path of a file of Go's own library begins.
+const inLibrary = "GOROOT/"
+
 // Names lists the ways to be wrong.
 func Names() []string {
 	entries, err := files.ReadDir(".")
@@ -26,7 +35,9 @@ func Names() []string {
 	}
 	var names []string
 	for _, e := range entries {
-		names = append(names, strings.TrimSuffix(e.Name(), ".txt"))
+		if name := strings.TrimSuffix(e.Name(), ".txt"); name != Shifted {
+			names = append(names, name)
+		}
 	}
 	return names
 }
@@ -40,28 +51,28 @@ func Reason(name string) (string, error) {
 	return strings.TrimSpace(string(a.Comment)), nil
 }
 
-// Overlay writes the changed files into dir, and returns the path of the file for -overlay. top is the module's folder. An old text that is
-// not found exactly once is an error: the code has moved on, and so must the description.
-func Overlay(name, top, dir string) (string, error) {
-	changed, err := apply(name, top)
-	if err != nil {
-		return "", fmt.Errorf("break the build as %s: %w", name, err)
+// Overlay writes the changed files into dir, and returns the path of the file for -overlay. top is the module's folder; several names are changes one
+// after the other. An old text that is not found exactly once is an error: the code has moved on, and so must the description.
+func Overlay(top, dir string, names ...string) (string, error) {
+	changed := map[string]string{}
+	for _, name := range names {
+		if err := apply(changed, name, top); err != nil {
+			return "", fmt.Errorf("break the build as %s: %w", name, err)
+		}
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("make the overlay's folder: %w", err)
 	}
 	replace := map[string]string{}
-	for path, text := range changed {
-		original, err := filepath.Abs(filepath.Join(top, path))
+	for i, original := range slices.Sorted(maps.Keys(changed)) {
+		replacement, err := filepath.Abs(filepath.Join(dir, fmt.Sprintf("%d-%s", i, filepath.Base(original))))
 		if err != nil {
-			return "", fmt.Errorf("find %s: %w", path, err)
+			return "", fmt.Errorf("name the file that replaces %s: %w", original, err)
 		}
-		if replace[original], err = filepath.Abs(filepath.Join(dir, strings.ReplaceAll(path, "/", "-"))); err != nil {
-			return "", fmt.Errorf("find %s: %w", path, err)
-		}
-		if err := os.WriteFile(replace[original], []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(replacement, []byte(changed[original]), 0o644); err != nil {
 			return "", fmt.Errorf("write the overlay: %w", err)
 		}
+		replace[original] = replacement
 	}
 	list, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {
@@ -79,33 +90,50 @@ func read(name string) (*txtar.Archive, error) {
 	return txtar.Parse(text), nil
 }
 
-// apply returns the changed texts by path. A description is a list of sections, "-- path old --" and after it "-- path new --".
-func apply(name, top string) (map[string]string, error) {
+// apply changes texts by their absolute paths, and reads those that are not there yet. A description is a list of sections, "-- path old --" and
+// after it "-- path new --".
+func apply(changed map[string]string, name, top string) error {
 	a, err := read(name)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	changed := map[string]string{}
+	if len(a.Files) == 0 {
+		return fmt.Errorf("the description changes nothing")
+	}
 	for pair := range slices.Chunk(a.Files, 2) {
 		path, ok := strings.CutSuffix(pair[0].Name, " old")
 		if len(pair) != 2 || !ok || pair[1].Name != path+" new" {
-			return nil, fmt.Errorf("section %q: write pairs of sections, PATH old and PATH new", pair[0].Name)
+			return fmt.Errorf("section %q: write pairs of sections, PATH old and PATH new", pair[0].Name)
 		}
-		if changed[path] == "" {
-			text, err := os.ReadFile(filepath.Join(top, path))
+		original, err := locate(path, top)
+		if err != nil {
+			return err
+		}
+		if changed[original] == "" {
+			text, err := os.ReadFile(original)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			changed[path] = string(text)
+			changed[original] = string(text)
 		}
 		old := string(pair[0].Data)
-		if n := strings.Count(changed[path], old); n != 1 {
-			return nil, fmt.Errorf("%s says %d times what is to be replaced, want once; write the description anew for the code of today:\n%s", path, n, old)
+		if n := strings.Count(changed[original], old); n != 1 {
+			return fmt.Errorf("%s says %d times what is to be replaced, want once; write the description anew for the code of today:\n%s", path, n, old)
 		}
-		changed[path] = strings.Replace(changed[path], old, string(pair[1].Data), 1)
+		changed[original] = strings.Replace(changed[original], old, string(pair[1].Data), 1)
 	}
-	if len(changed) == 0 {
-		return nil, fmt.Errorf("the description changes nothing")
+	return nil
+}
+
+// locate returns the absolute path of a file of the module, or of Go's own library.
+func locate(path, top string) (string, error) {
+	inside, library := strings.CutPrefix(path, inLibrary)
+	if !library {
+		return filepath.Abs(filepath.Join(top, path))
 	}
-	return changed, nil
+	root, err := exec.Command("go", "env", "GOROOT").Output()
+	if err != nil {
+		return "", fmt.Errorf("ask where Go's library is: %w", err)
+	}
+	return filepath.Join(strings.TrimSpace(string(root)), inside), nil
 }

@@ -9,8 +9,8 @@ import (
 
 func TestEveryDescriptionFitsTheCode(t *testing.T) {
 	t.Parallel()
-	for _, name := range Names() {
-		file, err := Overlay(name, "../../..", t.TempDir())
+	for _, name := range append(Names(), Shifted) {
+		file, err := Overlay("../../..", t.TempDir(), name)
 		if err != nil {
 			t.Error(err)
 			continue
@@ -49,12 +49,29 @@ func TestADescriptionThatDoesNotFitIsAnError(t *testing.T) {
 		if err := os.WriteFile(dir+"/relay/gate.go", []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		_, err := Overlay("no-gate", dir, t.TempDir())
+		_, err := Overlay(dir, t.TempDir(), "no-gate")
 		if err == nil || !strings.Contains(err.Error(), "relay/gate.go says") {
 			t.Errorf("for %q: %v", text, err)
 		}
 	}
-	if _, err := Overlay("no-such", dir, t.TempDir()); err == nil {
+	if _, err := Overlay(dir, t.TempDir(), "no-such"); err == nil {
 		t.Error("an unknown name is no error")
+	}
+}
+
+func TestSeveralDescriptionsAreOneBuild(t *testing.T) {
+	t.Parallel()
+	file, err := Overlay("../../..", t.TempDir(), Shifted, "wall-clock-only")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/src/time/time.go", "/relay/config.go", "/kafka/config.go"} {
+		if !strings.Contains(string(text), path+`":`) {
+			t.Errorf("%s is not replaced: %s", path, text)
+		}
 	}
 }
