@@ -38,6 +38,27 @@ func (c *clock) set(ahead time.Duration) {
 	}
 }
 
+// jump sets the clock at once, and again and again, until stopped.
+func (c *clock) jump(every time.Duration, next func() time.Duration) (stop func()) {
+	c.set(next())
+	over, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-over:
+				return
+			case <-time.After(every):
+				c.set(next())
+			}
+		}
+	}()
+	return func() {
+		close(over)
+		<-done
+	}
+}
+
 // shifts draws how wrong a clock is, one time after the other: seconds, minutes or hours, ahead or behind, and sometimes right.
 func shifts(dice int) func() time.Duration {
 	r := rand.New(rand.NewPCG(uint64(dice), 1))
@@ -50,31 +71,16 @@ func shifts(dice int) func() time.Duration {
 // shiftClock restarts a relay on a machine whose wall clock is wrong, and jumps. Then it comes back where the clock is right.
 func shiftClock(l *lab, s step) func() {
 	r := l.relays[s.relay]
-	shift := shifts(s.dice)
-	r.clock.set(shift())
 	restart := func(build string) {
 		start := restartRelay(l, s)
 		r.become(build)
 		start()
 	}
+	stop := r.clock.jump(time.Second+time.Duration(s.dice%2000)*ms, shifts(s.dice))
 	restart(broken.Shifted)
-	jumps, over := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(jumps)
-		for {
-			select {
-			case <-over:
-				return
-			case <-time.After(time.Second + time.Duration(s.dice%2000)*ms):
-				r.clock.set(shift())
-			}
-		}
-	}()
 	return func() {
-		close(over)
-		<-jumps
+		stop()
 		restart(healthy)
-		r.clock.set(0)
 	}
 }
 

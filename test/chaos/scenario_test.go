@@ -163,23 +163,14 @@ func cutOffTheOwner(l *lab) {
 // putBackTheClock cuts a relay off like cutOffTheOwner, while its wall clock goes back and back: also between the question and the answer of a renewal.
 func putBackTheClock(l *lab) {
 	owner := l.relays[0]
-	owner.db.Slow(400 * ms)
-	over, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		for behind := time.Duration(0); ; behind += 10 * time.Minute {
-			owner.clock.set(-behind)
-			select {
-			case <-over:
-				return
-			case <-time.After(100 * ms):
-			}
-		}
-	}()
-	<-time.After(while)
+	owner.db.Slow(100 * ms)
+	behind := time.Duration(0)
+	defer owner.clock.jump(20*ms, func() time.Duration {
+		behind += 10 * time.Minute
+		return -behind
+	})()
+	<-time.After(leaseTTL - time.Second) // a renewal falls into this
 	cutOffTheOwner(l)
-	close(over)
-	<-done
 }
 
 // delayTheParking lets a broker refuse an event, and holds up what the relay has to say of it to the database until another relay has the lanes, the topic's

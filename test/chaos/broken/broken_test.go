@@ -69,7 +69,7 @@ func TestSeveralDescriptionsAreOneBuild(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"/src/time/time.go", "/relay/config.go", "/kafka/config.go"} {
+	for _, path := range []string{"/src/time/time.go", "/relay/lease.go"} {
 		if !strings.Contains(string(text), path+`":`) {
 			t.Errorf("%s is not replaced: %s", path, text)
 		}
