@@ -16,5 +16,8 @@
 //	make chaos SEED=17 MINUTES=30     the plan of that seed; NODES=3 for three brokers
 //
 // The plan follows from the seed alone. What happens follows from it as far as the machine's speed lets it, so a failure prints the plan, and
-// the history of the key with the faults in it.
+// the history of the key with the faults in it. Each minute it tells how far it is, and what it takes of memory and disk.
+//
+// A relay's wall clock is shifted by a build of its own: Go's library reads the clock without asking anything that a test could stand in for, so the
+// build has another time.Now, see package broken. It is right on the monotonic clock, and asks a file for how wrong it is to be.
 package chaos
