@@ -58,7 +58,9 @@ func newJournal(path string) *journal {
 func (j *journal) Write(b []byte) (int, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.err = errors.Join(j.err, j.store(b))
+	if j.err == nil {
+		j.err = j.store(b)
+	}
 	j.partial = append(j.partial, b...)
 	for {
 		line, rest, whole := bytes.Cut(j.partial, []byte("\n"))
@@ -72,9 +74,6 @@ func (j *journal) Write(b []byte) (int, error) {
 
 // store writes into the file. The relay must not stop for a full disk, so the error is for the end.
 func (j *journal) store(b []byte) error {
-	if j.err != nil {
-		return nil
-	}
 	if j.file != nil && j.written > mostJournal {
 		j.written = 0
 		err := errors.Join(j.file.Close(), os.Rename(j.path, j.path+".1"))
@@ -163,8 +162,8 @@ func TestAJournalKeepsWhatTheJudgeAsksForAndDoesNotGrow(t *testing.T) {
 		}
 	}
 	now := time.Now()
-	say(`{"time":"` + now.Add(time.Hour).Format(time.RFC3339Nano) + `","level":"WARN","msg":"relay int`)
-	say(`errupted","error":"lost"}` + "\npanic: x\nno json\n")
+	say(`{"time":"` + now.Add(time.Hour).Format(time.RFC3339Nano) + `","level":"WARN","msg":"relay `)
+	say(`interrupted","error":"lost"}` + "\npanic: x\nno json\n")
 	filler := []byte(strings.Repeat("x", 1<<20-1) + "\n")
 	for range 2*mostJournal>>20 + 5 {
 		say(string(filler))

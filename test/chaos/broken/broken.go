@@ -4,6 +4,7 @@
 package broken
 
 import (
+	"context"
 	"embed"
 	"encoding/json"
 	"fmt"
@@ -131,7 +132,7 @@ func locate(path, top string) (string, error) {
 	if !library {
 		return filepath.Abs(filepath.Join(top, path))
 	}
-	root, err := exec.Command("go", "env", "GOROOT").Output()
+	root, err := exec.CommandContext(context.Background(), "go", "env", "GOROOT").Output()
 	if err != nil {
 		return "", fmt.Errorf("ask where Go's library is: %w", err)
 	}
