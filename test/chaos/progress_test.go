@@ -46,7 +46,7 @@ func (l *lab) progress() string {
 	var memory runtime.MemStats
 	runtime.ReadMemStats(&memory)
 	return fmt.Sprintf("%d faults, %d transactions, %d records in Kafka, %d events unpublished; memory of the judge %d MB; on disk: relays' logs %d MB, Kafka %d MB, database %d MB, PostgreSQL's log %d MB",
-		faults, l.ledger.size(), l.appended(ctx), l.unpublished(), memory.HeapAlloc>>20, onDisk(l.dir)>>20, onDisk(shared.dir, "kafka-")>>20,
+		faults, l.ledger.size(), l.appended(ctx), l.unpublished(), memory.Sys>>20, onDisk(l.dir)>>20, onDisk(shared.dir, "kafka-")>>20,
 		max(-1, l.count("SELECT pg_database_size(current_database()) >> 20")), onDisk(l.server.LogFile())>>20)
 }
 

@@ -74,7 +74,7 @@ func (s seeded) test(t *testing.T) {
 	stop()
 	ended()
 	report := l.judge()
-	t.Logf("seed %d: %s\nledger: %s\nwarnings: %s", s.seed, report.Summary(), l.ledger, l.messages())
+	t.Logf("seed %d: %s\nledger: %s\nwarnings: %s\n%s", s.seed, report.Summary(), l.ledger, l.messages(), l.progress())
 	for _, c := range l.complaints() {
 		t.Error(c)
 	}
