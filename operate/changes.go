@@ -1,0 +1,4 @@
+package operate
+
+// Changes are what the service changes in the database.
+type Changes interface{}

@@ -1,0 +1,171 @@
+package operate
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// Topic is what is known of a topic.
+type Topic struct {
+	Topic string `json:"topic"`
+	// Pending is how many events are unpublished, parked and waiting ones included, among those that were counted.
+	Pending int64 `json:"pending"`
+	// OldestAge is of the oldest of them, in seconds.
+	OldestAge  float64 `json:"oldest_pending_age_seconds"`
+	ParkedKeys int64   `json:"parked_keys"`
+	Dead       int64   `json:"dead"`
+	// Holds are the relays that can publish nothing to it, and why.
+	Holds []Hold `json:"holds,omitempty"`
+	// Paused is nil when nobody has paused the topic.
+	Paused *Pause `json:"paused,omitempty"`
+}
+
+// Hold is what keeps a relay from publishing to a topic.
+type Hold struct {
+	Topic  string    `json:"-"`
+	Relay  string    `json:"relay"`
+	Code   string    `json:"code"`
+	Reason string    `json:"reason"`
+	Since  time.Time `json:"since"`
+}
+
+// TopicList is the topics, by name.
+type TopicList struct {
+	Topics []Topic `json:"topics"`
+	// Looks say how many unpublished and dead events and parked keys were counted, where there are more.
+	Looks []Look `json:"looks,omitempty"`
+	// Watched tells that a relay is alive: without one nobody knows what holds a topic.
+	Watched bool `json:"watched"`
+}
+
+// Lane is a lane with its owner.
+type Lane struct {
+	Lane  int32 `json:"lane"`
+	Epoch int64 `json:"epoch"`
+	// Owner is the zero UUID when nobody has the lane; Relay is its name.
+	Owner uuid.UUID `json:"owner,omitzero"`
+	Relay string    `json:"relay"`
+	// Remaining is how many seconds the lease still lasts; 0 when there is none, or it has run out.
+	Remaining  float64 `json:"remaining_seconds"`
+	ParkedKeys int64   `json:"parked_keys"`
+}
+
+// Relay is a relay that was seen.
+type Relay struct {
+	Owner     uuid.UUID `json:"owner"`
+	Name      string    `json:"name"`
+	Version   string    `json:"version"`
+	Competing bool      `json:"competing"`
+	StartedAt time.Time `json:"started_at"`
+	SeenAt    time.Time `json:"seen_at"`
+	Alive     bool      `json:"alive"`
+	// Lanes is how many it has.
+	Lanes int `json:"lanes"`
+	// Holds are the topics that it can publish nothing to.
+	Holds int `json:"held_topics"`
+}
+
+// AuditQuery asks for a page of the audit.
+type AuditQuery struct {
+	Actor *string
+	Verb  *string
+	Job   int64
+	// MaxAge leaves out what is older; 0 nothing.
+	MaxAge time.Duration
+	After  string
+	Limit  int
+}
+
+func (q AuditQuery) normalized() (AuditQuery, error) {
+	same, err := EventQuery{EventFilter: EventFilter{Topic: q.Actor, Type: q.Verb, MaxAge: q.MaxAge}, Limit: q.Limit}.normalized()
+	if err == nil && q.Job < 0 {
+		err = Refuse(CodeInvalid, "job %d: want the id of a job", q.Job)
+	}
+	if err != nil {
+		return AuditQuery{}, &Error{Code: CodeInvalid, Text: "list the audit", Err: err}
+	}
+	q.Limit = same.Limit
+	return q, nil
+}
+
+// AuditEntry is a change that somebody asked for.
+type AuditEntry struct {
+	ID     int64           `json:"id,string"`
+	At     time.Time       `json:"at"`
+	Actor  string          `json:"actor"`
+	Verb   string          `json:"verb"`
+	Filter json.RawMessage `json:"filter"`
+	Reason string          `json:"reason"`
+	// Job is 0 when it was not a job.
+	Job int64 `json:"job,string,omitempty"`
+	// Affected is nil while it goes on, or when it ended without a word.
+	Affected *int64    `json:"affected"`
+	Outcome  string    `json:"outcome"`
+	EndedAt  time.Time `json:"ended_at,omitzero"`
+}
+
+// AuditPage is a page of the audit, the newest first.
+type AuditPage struct {
+	Entries []AuditEntry `json:"entries"`
+	Next    string       `json:"next,omitempty"`
+}
+
+// JobQuery asks for a page of jobs.
+type JobQuery struct {
+	// State is running, done, cancelled or failed; "" is any.
+	State string
+	After string
+	Limit int
+}
+
+func (q JobQuery) normalized() (JobQuery, error) {
+	var err error
+	switch q.State {
+	case "", "running", "done", "cancelled", "failed":
+	default:
+		err = Refuse(CodeInvalid, "list jobs: state %q: want running, done, cancelled or failed", q.State)
+	}
+	if size, wrong := pageSize(q.Limit); wrong != nil && err == nil {
+		err = wrong
+	} else {
+		q.Limit = size
+	}
+	return q, err
+}
+
+// JobPage is a page of jobs, the newest first.
+type JobPage struct {
+	Jobs []JobEntry `json:"jobs"`
+	Next string     `json:"next,omitempty"`
+}
+
+// JobEntry is a change of many things, as it stands.
+type JobEntry struct {
+	ID        int64           `json:"id,string"`
+	Verb      string          `json:"verb"`
+	Filter    json.RawMessage `json:"filter"`
+	Actor     string          `json:"actor"`
+	Reason    string          `json:"reason"`
+	Total     int64           `json:"total"`
+	Done      int64           `json:"done"`
+	Failed    int64           `json:"failed"`
+	State     string          `json:"state"`
+	Note      string          `json:"note"`
+	StartedAt time.Time       `json:"started_at"`
+	// SeenAt is when whoever runs it last said that it goes on.
+	SeenAt  time.Time `json:"seen_at"`
+	EndedAt time.Time `json:"ended_at,omitzero"`
+}
+
+// Pause is what an operator has paused.
+type Pause struct {
+	// Scope is source, topic or key.
+	Scope        string    `json:"scope"`
+	Topic        string    `json:"topic,omitempty"`
+	PartitionKey string    `json:"partition_key,omitempty"`
+	By           string    `json:"by"`
+	Reason       string    `json:"reason"`
+	Since        time.Time `json:"since"`
+}
