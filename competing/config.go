@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"time"
+
+	"github.com/outbox-relay/outbox/internal/engine"
 )
 
 // Config is what an operator may want to change. The zero value works.
@@ -52,18 +53,12 @@ type Config struct {
 	jitter func(time.Duration) time.Duration
 }
 
-const (
-	// minLeaseTTL and maxLeaseTTL are package relay's.
-	minLeaseTTL = 5 * time.Second
-	maxLeaseTTL = time.Hour
-	// maxPublishTimeout is well below the time after which the relay's loop counts as stuck.
-	maxPublishTimeout = time.Minute
-)
+// maxPublishTimeout is well below the time after which the relay's loop counts as stuck.
+const maxPublishTimeout = time.Minute
 
 func (c Config) withDefaults() Config {
 	if c.Name == "" {
-		host, _ := os.Hostname()
-		c.Name = fmt.Sprintf("%s:%d", cmp.Or(host, "unknown"), os.Getpid())
+		c.Name = engine.ProcessName()
 	}
 	c.Version = cmp.Or(c.Version, "devel")
 	c.PollInterval = cmp.Or(c.PollInterval, 100*time.Millisecond)
@@ -105,18 +100,6 @@ func (c Config) validate(maxDelay time.Duration) error {
 	if c.PublishTimeout <= 0 || c.PublishTimeout > maxPublishTimeout {
 		errs = append(errs, fmt.Errorf("PublishTimeout is %s; it must be positive and at most %s", c.PublishTimeout, maxPublishTimeout))
 	}
-	switch {
-	case c.LeaseTTL < minLeaseTTL || c.LeaseTTL > maxLeaseTTL:
-		errs = append(errs, fmt.Errorf("LeaseTTL is %s; it must be %s to %s", c.LeaseTTL, minLeaseTTL, maxLeaseTTL))
-	case silence(c.LeaseTTL, maxDelay) < c.LeaseTTL/2:
-		errs = append(errs, fmt.Errorf("LeaseTTL is %s, of which a produce may take %s; at most half of it may be held in reserve: make the publisher for the "+
-			"same lease (kafka.Config.LeaseTTL), or raise LeaseTTL", c.LeaseTTL, maxDelay))
-	}
+	errs = append(errs, engine.CheckLeaseTTL(c.LeaseTTL, maxDelay))
 	return errors.Join(errs...)
-}
-
-// silence is how long after sending its last good renewal a relay may still talk to the brokers: what is left of the registration then covers
-// the produce that was on its way, and a margin for timers and goroutines that run late.
-func silence(ttl, maxDelay time.Duration) time.Duration {
-	return ttl - maxDelay - ttl/15
 }

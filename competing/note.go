@@ -2,11 +2,9 @@ package competing
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -17,7 +15,7 @@ func (t *term) noteTopics() error {
 	_, errs := t.held.count()
 	held := []relay.HeldTopic{}
 	for _, name := range slices.Sorted(maps.Keys(errs)) {
-		code, reason := reasonOf(errs[name])
+		code, reason := relay.ReasonOf(errs[name])
 		held = append(held, relay.HeldTopic{Topic: name, Code: code, Reason: reason})
 	}
 	if t.noted != nil && slices.Equal(t.noted, held) {
@@ -30,22 +28,4 @@ func (t *term) noteTopics() error {
 	}
 	t.noted = held
 	return nil
-}
-
-// reasonOf returns a failure's stable code, and what it says to people without naming the topic again.
-func reasonOf(err error) (code, reason string) {
-	var p *relay.PublishError
-	if errors.As(err, &p) && p.Err != nil {
-		return p.Code, p.Err.Error()
-	}
-	return "", err.Error()
-}
-
-// short bounds a text of the table for the log.
-func short(s string) string {
-	const most = 100
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
 }

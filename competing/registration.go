@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/outbox-relay/outbox/internal/engine"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -123,7 +124,7 @@ func (g *registration) run(ctx context.Context) error {
 }
 
 func (g *registration) tooLate() error {
-	return fmt.Errorf("renew registration: not renewed within %s: %w", g.silence.Round(100*time.Millisecond), relay.ErrLeaseLost)
+	return fmt.Errorf("renew registration: not renewed within %s: %w", engine.Rounded(g.silence), relay.ErrLeaseLost)
 }
 
 func (g *registration) renew(ctx context.Context) error {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/outbox-relay/outbox/internal/engine"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -26,6 +27,9 @@ type Relay struct {
 	started time.Time
 	// reason is why the relay has not started yet.
 	reason error
+	// complained is what was last said of a start that fails, warned the source's warnings that were passed on.
+	complained engine.Complaint
+	warned     map[string]bool
 	// unknown is how many events the last term left behind with a destroyed client, and quietUntil until when they may still reach Kafka.
 	unknown    int
 	quietUntil time.Time
@@ -47,6 +51,7 @@ func New(source Source, publisher relay.Publisher, cfg Config) (*Relay, error) {
 		cfg:       cfg,
 		owner:     relay.Owner{ID: id, Name: cfg.Name, Version: cfg.Version},
 		held:      newHeld(cfg),
+		warned:    map[string]bool{},
 	}, nil
 }
 
@@ -77,7 +82,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		r.counters.lastError.Store(&err)
 		r.noteReason(err)
 		pause := r.pauseAfter(wait)
-		r.cfg.Logger.Warn("relay interrupted", "error", err, "again_in", pause.String())
+		r.complained.Say(r.cfg.Logger, r.cfg.now(), r.opened, err, pause)
 		select {
 		case <-ctx.Done():
 			return r.left()
@@ -147,7 +152,7 @@ func (r *Relay) term(ctx context.Context) error {
 		return err
 	}
 	g := &registration{
-		source: r.source, owner: r.owner, ttl: r.cfg.LeaseTTL, silence: silence(r.cfg.LeaseTTL, r.publisher.MaxDelay()),
+		source: r.source, owner: r.owner, ttl: r.cfg.LeaseTTL, silence: engine.Silence(r.cfg.LeaseTTL, r.publisher.MaxDelay()),
 		now: r.cfg.now, publisher: r.publisher,
 	}
 	if err := r.try(ctx, g.register); err != nil {
@@ -167,9 +172,7 @@ func (r *Relay) open(ctx context.Context) (info relay.SourceInfo, err error) {
 	if err != nil {
 		return info, fmt.Errorf("open source: %w", err)
 	}
-	for _, w := range info.Warnings {
-		r.cfg.Logger.Warn("source", "table", info.Name, "warning", w)
-	}
+	engine.Warn(r.cfg.Logger, info.Name, info.Warnings, r.warned)
 	if err := r.try(ctx, r.publisher.Open); err != nil {
 		r.counters.failed(relay.ClassOf(err))
 		return info, fmt.Errorf("open publisher: %w", err)
@@ -206,7 +209,7 @@ func (r *Relay) checkTopics(ctx context.Context) error {
 		problems = append(problems, found[name])
 	}
 	if err := errors.Join(problems...); err != nil {
-		return &stopError{fmt.Errorf("topics that must exist: %w", err)}
+		return &stopError{fmt.Errorf("%w: topics that must exist: %w", relay.ErrConfiguration, err)}
 	}
 	return nil
 }

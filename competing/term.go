@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/outbox-relay/outbox/internal/engine"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -139,14 +140,14 @@ func (t *term) learn(answers []answer) (unknown error) {
 		switch class {
 		case relay.ClassEvent:
 			if wait := t.held.failKey(a.event.Key(), a.err); wait > 0 {
-				code, reason := reasonOf(a.err)
-				t.cfg.Logger.Error("event failed: its key is held, the others go on", "topic", short(a.event.Topic), "key", short(a.event.PartitionKey),
+				code, reason := relay.ReasonOf(a.err)
+				t.cfg.Logger.Error("event failed: its key is held, the others go on", "topic", engine.Short(a.event.Topic), "key", engine.Short(a.event.PartitionKey),
 					"id", a.event.ID, "event_id", a.event.EventID, "code", code, "reason", reason, "tried_again_in", wait.String())
 			}
 		case relay.ClassTopic:
 			if wait := t.held.failTopic(a.event.Topic, a.err); wait > 0 {
-				code, reason := reasonOf(a.err)
-				t.cfg.Logger.Error("topic held: its events wait, the others go on", "topic", short(a.event.Topic), "code", code, "reason", reason,
+				code, reason := relay.ReasonOf(a.err)
+				t.cfg.Logger.Error("topic held: its events wait, the others go on", "topic", engine.Short(a.event.Topic), "code", code, "reason", reason,
 					"tried_again_in", wait.String())
 			}
 		case relay.ClassHeld:

@@ -6,8 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"time"
+
+	"github.com/outbox-relay/outbox/internal/engine"
 )
 
 // Config is what an operator may want to change. The zero value works.
@@ -55,16 +56,9 @@ type Config struct {
 	jitter func(time.Duration) time.Duration
 }
 
-// minLeaseTTL leaves the Kafka client a produce timeout of one second, below which an ordinary garbage collection of a broker counts as a failure.
-const minLeaseTTL = 5 * time.Second
-
-// maxLeaseTTL keeps a crash from stopping a source for longer than anybody means it to, and the times derived from it from overflowing.
-const maxLeaseTTL = time.Hour
-
 func (c Config) withDefaults() Config {
 	if c.Name == "" {
-		host, _ := os.Hostname()
-		c.Name = fmt.Sprintf("%s:%d", cmp.Or(host, "unknown"), os.Getpid())
+		c.Name = engine.ProcessName()
 	}
 	c.Version = cmp.Or(c.Version, "devel")
 	c.PollInterval = cmp.Or(c.PollInterval, 100*time.Millisecond)
@@ -108,19 +102,6 @@ func (c Config) validate(maxDelay time.Duration) error {
 	positive("TopicCheckInterval", int64(c.TopicCheckInterval))
 	positive("LookInterval", int64(c.LookInterval))
 	positive("StallTimeout", int64(c.StallTimeout))
-	if c.LeaseTTL < minLeaseTTL {
-		errs = append(errs, fmt.Errorf("LeaseTTL is %s; it must be at least %s", c.LeaseTTL, minLeaseTTL))
-	} else if c.LeaseTTL > maxLeaseTTL {
-		errs = append(errs, fmt.Errorf("LeaseTTL is %s; it must be at most %s", c.LeaseTTL, maxLeaseTTL))
-	} else if s := silence(c.LeaseTTL, maxDelay); s < c.LeaseTTL/2 {
-		errs = append(errs, fmt.Errorf("LeaseTTL is %s, of which a produce may take %s; at most half of it may be held in reserve: make the publisher for the same lease (kafka.Config.LeaseTTL), or raise LeaseTTL", c.LeaseTTL, maxDelay))
-	}
+	errs = append(errs, engine.CheckLeaseTTL(c.LeaseTTL, maxDelay))
 	return errors.Join(errs...)
-}
-
-// silence is how long after sending its last good renewal a relay may still talk to the brokers: what is left of the lease then covers
-// the produce that was on its way, and a margin for timers and goroutines that run late.
-func silence(ttl, maxDelay time.Duration) time.Duration {
-	margin := ttl / 15
-	return ttl - maxDelay - margin
 }

@@ -3,7 +3,6 @@ package relay
 import (
 	"errors"
 	"fmt"
-	"strings"
 )
 
 // Errors that end a term of the relay.
@@ -72,22 +71,13 @@ func (e *PublishError) Error() string {
 
 func (e *PublishError) Unwrap() error { return e.Err }
 
-// reasonOf returns a failure's stable code, and what it says to people without naming the topic again.
-func reasonOf(err error) (code, reason string) {
+// ReasonOf returns a failure's stable code, and what it says to people without naming the topic again.
+func ReasonOf(err error) (code, reason string) {
 	var p *PublishError
 	if errors.As(err, &p) && p.Err != nil {
 		return p.Code, p.Err.Error()
 	}
 	return "", err.Error()
-}
-
-// short bounds a topic's name for the log: a wrong one may be of any length.
-func short(name string) string {
-	const most = 100
-	if len(name) <= most {
-		return name
-	}
-	return strings.ToValidUTF8(name[:most], "") + "…"
 }
 
 // UnsettledError tells that some rows of a settle cannot be settled, while the others were: a constraint or a trigger of the table refuses the change, or a

@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/outbox-relay/outbox/internal/engine"
 )
 
 // housekeep parks keys, reads those of gained lanes, asks for missing topics, carries out what operators request, has the source watch itself, and says when the brokers fall silent. It works until stop or work
@@ -80,7 +82,7 @@ func (n *heldNote) write(ctx context.Context) error {
 	held := []HeldTopic{}
 	errs := n.gate.topicErrors()
 	for _, name := range slices.Sorted(maps.Keys(errs)) {
-		code, reason := reasonOf(errs[name])
+		code, reason := ReasonOf(errs[name])
 		held = append(held, HeldTopic{Topic: name, Code: code, Reason: reason})
 	}
 	if n.written != nil && slices.Equal(n.written, held) {
@@ -141,13 +143,13 @@ func (t *term) parkFailed(ctx context.Context) error {
 
 // park writes down that the key stops at this event; in memory it has stopped already.
 func (t *term) park(ctx context.Context, o outcome) error {
-	code, reason := reasonOf(o.err)
+	code, reason := ReasonOf(o.err)
 	p := ParkedKey{Key: o.event.Key(), Event: o.event.Ref(), EventType: o.event.Type, Code: cmp.Or(code, "UNPUBLISHABLE"), Reason: reason}
 	if err := t.source.Park(ctx, t.keeper.current(), p); err != nil {
 		return fmt.Errorf("park key: %w", err)
 	}
 	t.gate.parkedInDatabase(p.Key)
-	t.cfg.Logger.Error("key parked: its events wait for an operator, the others go on", "topic", short(p.Topic), "id", p.Event.ID, "event_id", p.Event.EventID,
+	t.cfg.Logger.Error("key parked: its events wait for an operator, the others go on", "topic", engine.Short(p.Topic), "id", p.Event.ID, "event_id", p.Event.EventID,
 		"code", p.Code, "reason", p.Reason)
 	return nil
 }
@@ -166,7 +168,7 @@ func (t *term) checkTopics(ctx context.Context) {
 	}
 	for _, name := range held {
 		if found[name] == nil && t.gate.topicReady(name) {
-			t.cfg.Logger.Info("topic in order again", "topic", short(name))
+			t.cfg.Logger.Info("topic in order again", "topic", engine.Short(name))
 		}
 	}
 }
@@ -183,7 +185,7 @@ func (t *term) carryOut(ctx context.Context) error {
 	})
 	t.lookAgain(ctx, released)
 	for _, key := range released {
-		t.cfg.Logger.Info("key released", "topic", short(key.Topic))
+		t.cfg.Logger.Info("key released", "topic", engine.Short(key.Topic))
 		t.gate.unpark(key)
 	}
 	for _, key := range held {

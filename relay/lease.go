@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/outbox-relay/outbox/internal/engine"
 )
 
 // keeper keeps a claim alive and, when it cannot, silences the relay in time. All lanes are renewed together, so they have one deadline; a lane that was
@@ -149,7 +151,7 @@ func (k *keeper) renew(ctx context.Context) error {
 }
 
 func (k *keeper) tooLate() error {
-	return fmt.Errorf("renew lease: not renewed within %s: %w", rounded(k.silence), ErrLeaseLost)
+	return fmt.Errorf("renew lease: not renewed within %s: %w", engine.Rounded(k.silence), ErrLeaseLost)
 }
 
 // bounded calls f with no more time than is left.

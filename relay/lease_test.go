@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/outbox-relay/outbox/internal/engine"
 )
 
 const (
@@ -44,7 +46,7 @@ func keep(t *testing.T, before func(ctx context.Context, op string) error) *keep
 		}
 		return before(ctx, op)
 	})
-	k.keeper = newKeeper(source, claim, testTTL, silence(testTTL, testDelay), time.Now, began, silences(func() {
+	k.keeper = newKeeper(source, claim, testTTL, engine.Silence(testTTL, testDelay), time.Now, began, silences(func() {
 		k.silenced = append(k.silenced, time.Since(began))
 	}))
 	t.Cleanup(k.stop)

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+
+	"github.com/outbox-relay/outbox/internal/engine"
 )
 
 // publish hands events over; what becomes of them arrives at the resolve loop.
@@ -95,8 +97,8 @@ func (t *term) topicHeld(name string, err error) {
 		t.undecided[name] = err
 		return
 	}
-	code, reason := reasonOf(err)
-	t.cfg.Logger.Error("topic held: its events wait, the others go on", "topic", short(name), "code", code, "reason", reason,
+	code, reason := ReasonOf(err)
+	t.cfg.Logger.Error("topic held: its events wait, the others go on", "topic", engine.Short(name), "code", code, "reason", reason,
 		"checked_every", t.cfg.TopicCheckInterval.String())
 }
 

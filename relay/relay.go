@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/outbox-relay/outbox/internal/engine"
 )
 
 // Relay takes a source's unpublished events to Kafka. Make one with [New].
@@ -24,7 +26,7 @@ type Relay struct {
 	// reason is why the relay has not started yet.
 	reason error
 	// complained is what was last said of a start that fails, warned the source's warnings that were passed on.
-	complained complaint
+	complained engine.Complaint
 	warned     map[string]bool
 	// lease is what the relay has; written by the goroutine that talks about leases, read when that has ended.
 	lease Claim
@@ -56,7 +58,7 @@ func New(source Source, publisher Publisher, cfg Config) (*Relay, error) {
 		publisher: publisher,
 		cfg:       cfg,
 		owner:     Owner{ID: id, Name: cfg.Name, Version: cfg.Version},
-		silence:   silence(cfg.LeaseTTL, publisher.MaxDelay()),
+		silence:   engine.Silence(cfg.LeaseTTL, publisher.MaxDelay()),
 		settler:   newSettler(source, cfg.step),
 		warned:    map[string]bool{},
 	}, nil

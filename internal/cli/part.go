@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outbox-relay/outbox/internal/config"
+	"github.com/outbox-relay/outbox/internal/engine"
 	"github.com/outbox-relay/outbox/internal/fleet"
 	"github.com/outbox-relay/outbox/kafka"
 	"github.com/outbox-relay/outbox/migrate"
@@ -57,7 +57,7 @@ func (a *app) parts(ctx context.Context, cfg *config.Config, found error, log *s
 	}
 	var parts []*part
 	known := map[string]string{}
-	name := cmp.Or(cfg.RelayName, processName())
+	name := cmp.Or(cfg.RelayName, engine.ProcessName())
 	for _, s := range cfg.Sources {
 		p := &part{cfg: s, once: cfg.Once, log: log, name: name}
 		if s.Name != "" {
@@ -77,12 +77,6 @@ func (a *app) parts(ctx context.Context, cfg *config.Config, found error, log *s
 		return nil, &configError{errors.Join(problems...)}
 	}
 	return parts, nil
-}
-
-// processName names a relay that nobody has named: two of one host differ.
-func processName() string {
-	host, _ := os.Hostname()
-	return fmt.Sprintf("%s:%d", cmp.Or(host, "unknown"), os.Getpid())
 }
 
 // connectBy makes the pool, without connecting. known holds the tables of the sources before, by what they have in common.

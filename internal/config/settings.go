@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/outbox-relay/outbox/internal/engine"
 )
 
 // Settings are all settings, in the order in which people should read them.
@@ -55,15 +57,11 @@ func ofKafka() []Setting {
 	}
 }
 
-// The lease's bounds are the engine's.
-const (
-	minLeaseTTL = 5 * time.Second
-	maxLeaseTTL = time.Hour
-)
-
 func ofEngine() []Setting {
 	ttl := Setting{Key: "lease-ttl", Scope: PerSource, Kind: Duration, Default: "15s", Usage: "how long after a crash the next relay waits, at least 5s"}
-	ttl.ok = func(v any) bool { return v.(time.Duration) >= minLeaseTTL && v.(time.Duration) <= maxLeaseTTL }
+	ttl.ok = func(v any) bool {
+		return v.(time.Duration) >= engine.MinLeaseTTL && v.(time.Duration) <= engine.MaxLeaseTTL
+	}
 	ttl.want = "at least 5s and at most 1h"
 	return []Setting{
 		positive[time.Duration](Setting{Key: "poll-interval", Scope: PerSource, Kind: Duration, Default: "100ms", Usage: "longest wait between two looks at an idle table"}),
