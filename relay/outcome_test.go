@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
 )
 
 // The missing topic answers first, while the acknowledgement of the other one is on its way.

@@ -47,6 +47,17 @@ func TestALongTextIsShortened(t *testing.T) {
 	}
 }
 
+func TestNumbersMakeNoNewReason(t *testing.T) {
+	t.Parallel()
+	one, other := "leases lanes (for 1h0m0s unless it renews them)", "leases lanes (for 59m59.9s unless it renews them)"
+	if withoutNumbers(one) != withoutNumbers(other) {
+		t.Errorf("%q and %q differ", withoutNumbers(one), withoutNumbers(other))
+	}
+	if withoutNumbers("wrong password") == withoutNumbers("nobody listens") {
+		t.Error("two reasons are one")
+	}
+}
+
 func TestTimesAreRounded(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[time.Duration]string{123456789: "123ms", 9*time.Second + 123456789: "9.1s"} {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 )
@@ -41,12 +42,7 @@ func (c *Complaint) Say(log *slog.Logger, now time.Time, opened bool, err error,
 
 // withoutNumbers leaves out what is another at each attempt though the reason is the same: how long a lease still lasts, a port of this side.
 func withoutNumbers(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '.' || '0' <= r && r <= '9' {
-			return -1
-		}
-		return r
-	}, text)
+	return regexp.MustCompile(`([0-9.]+[hmnsµ]*)+`).ReplaceAllString(text, "")
 }
 
 // Warn passes on what a source warns of and is not in said, where it is noted: a source is opened at every attempt.
