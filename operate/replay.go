@@ -1,0 +1,117 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// Publisher publishes settled events again. Package kafka implements it.
+type Publisher interface {
+	// Open reaches the brokers, or says why not.
+	Open(ctx context.Context) error
+	// Republish publishes the events in order and returns when each is acknowledged or has failed: errs has one entry for each, nil when it is in Kafka. Each
+	// record is the one that a relay makes, with one header more, x-outbox-replay, that holds the mark. When ctx ends it waits some seconds more for
+	// what is on its way. err tells that the client is gone: some of errs are of events that may be in Kafka or not.
+	Republish(ctx context.Context, events []Settled, mark string) (errs []error, err error)
+	// Close ends the client.
+	Close()
+}
+
+// The rates of a replay, in events a second.
+const (
+	DefaultReplayRate = 1_000
+	MaxReplayRate     = 1_000_000
+)
+
+// Replay publishes settled events again, under their ids, in the order of their ids, marked by the header x-outbox-replay with the id of the job. It
+// runs in the caller's process, as a job. rate is in events a second; 0 is [DefaultReplayRate]. Unpublished events are never touched.
+func (s *Service) Replay(ctx context.Context, a Actor, b Bulk, rate int, c Confirmed, p Publisher, progress func(Progress)) (Report, error) {
+	if b.Verb != VerbReplay {
+		return Report{}, Refuse(CodeInvalid, "%s is no replay", b.Verb)
+	}
+	if rate == 0 {
+		rate = DefaultReplayRate
+	}
+	if rate < 0 || rate > MaxReplayRate {
+		return Report{}, Refuse(CodeInvalid, "rate %d: want 1 to %d events a second", rate, MaxReplayRate)
+	}
+	return s.runBulk(ctx, a, b, c, progress, func(ctx context.Context, b Bulk, j *job) error {
+		if err := p.Open(ctx); err != nil {
+			return fmt.Errorf("nothing was published: %w", err)
+		}
+		defer p.Close()
+		return (&replaying{job: j, bulk: b, publisher: p, rate: rate, began: time.Now()}).run(ctx)
+	})
+}
+
+// replaying is a replay that runs.
+type replaying struct {
+	*job
+	bulk      Bulk
+	publisher Publisher
+	rate      int
+	began     time.Time
+	// sent counts for the rate; last is the id up to which everything was tried.
+	sent, last int64
+}
+
+// pageOf is how many are published at once: a tenth of a second's, so that a cancelled job stops soon and little is in memory.
+func (r *replaying) pageOf() int { return min(max(r.rate/10, 1), 500) }
+
+func (r *replaying) run(ctx context.Context) error {
+	for at := (Cursor{}); !at.End && r.sent < r.report.Total; {
+		if ctx.Err() != nil {
+			r.cancelled = true
+		}
+		if r.cancelled {
+			return nil
+		}
+		page, err := r.store.Settled(ctx, r.bulk, at, int(min(int64(r.pageOf()), r.report.Total-r.sent)))
+		if ctx.Err() != nil {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read the next events: %w; %s", err, r.howToGoOn())
+		}
+		at = page.Next
+		if err := r.publish(ctx, page.Events); err != nil {
+			return err
+		}
+		rest(ctx, time.Until(r.began.Add(time.Duration(r.sent)*time.Second/time.Duration(r.rate))))
+	}
+	return nil
+}
+
+func (r *replaying) publish(ctx context.Context, events []Settled) error {
+	errs, lost := r.publisher.Republish(ctx, events, strconv.FormatInt(r.id, 10))
+	for _, err := range errs {
+		if err != nil {
+			r.failed(err.Error(), 1)
+		} else {
+			r.report.Done++
+		}
+	}
+	r.sent += int64(len(events))
+	if lost != nil {
+		if ctx.Err() != nil {
+			r.cancelled = true
+			return nil
+		}
+		return fmt.Errorf("%w; %s", lost, r.howToGoOn())
+	}
+	if n := len(events); n > 0 {
+		r.last = events[n-1].ID
+	}
+	detached, cancel := detached(ctx)
+	defer cancel()
+	return r.step(detached, r.report.Done, r.report.Failed)
+}
+
+func (r *replaying) howToGoOn() string {
+	if r.last == 0 {
+		return "run it again when that is mended"
+	}
+	return fmt.Sprintf("everything up to id %d was tried: go on with --min-id %d", r.last, r.last+1)
+}
