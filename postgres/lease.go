@@ -120,8 +120,8 @@ FROM outbox.source s WHERE s.id = $1 FOR KEY SHARE`, row.id).Scan(&lanes, &found
 // register shows the relay to the others and to operators, working or waiting, and forgets those that have been dead for a day.
 func register(ctx context.Context, tx pgx.Tx, source uuid.UUID, owner relay.Owner, ttl time.Duration) error {
 	_, err := tx.Exec(ctx, `
-INSERT INTO outbox.relay AS r (source, owner, name, version, expires_at)
-VALUES ($1, $2, $3, $4, clock_timestamp() + $5::bigint * interval '1 microsecond')
+INSERT INTO outbox.relay AS r (source, owner, name, version, standing, expires_at)
+VALUES ($1, $2, $3, $4, 0, clock_timestamp() + $5::bigint * interval '1 microsecond')
 ON CONFLICT (source, owner) DO UPDATE SET
     name = excluded.name, version = excluded.version, seen_at = clock_timestamp(),
     expires_at = clock_timestamp() + $5::bigint * interval '1 microsecond'`,
@@ -151,12 +151,19 @@ func (l *leases) share(ctx context.Context, tx pgx.Tx, owner uuid.UUID, ttl time
 			return nil, fmt.Errorf("lane %d: %w", lane, relay.ErrLeaseLost)
 		}
 	}
-	var alive int
-	err = tx.QueryRow(ctx, `SELECT count(*) FROM outbox.relay WHERE source = $1 AND mode = 'leased' AND expires_at > clock_timestamp()`, l.row.id).Scan(&alive)
+	var others int
+	var standing relay.Standing
+	err = tx.QueryRow(ctx, `
+SELECT count(*) FILTER (WHERE owner <> $2 AND standing = 2), coalesce(max(standing) FILTER (WHERE owner = $2), 0)
+FROM outbox.relay WHERE source = $1 AND mode = 'leased' AND expires_at > clock_timestamp()`, l.row.id, owner).Scan(&others, &standing)
 	if err != nil {
 		return nil, fmt.Errorf("count the relays: %w", err)
 	}
-	room := relay.Share(l.row.lanes, alive) - len(mine)
+	most := relay.Share(l.row.lanes, others+1)
+	if others > 0 && standing < relay.StandingTried {
+		most = min(most, 1) // it may die of what it takes, and another relay is there
+	}
+	room := most - len(mine)
 	if room <= 0 {
 		return mine, nil
 	}

@@ -13,8 +13,17 @@ import (
 )
 
 // lookSQL reads no more than the lanes, the relays, and the index request_open: an idle relay asks it several times a second.
+// A newcomer that has not reported for two seconds is gone: relays that wait report at each look.
 const lookSQL = `
-SELECT (SELECT count(*) FROM outbox.relay WHERE source = $1 AND owner <> $2 AND mode = 'leased' AND expires_at > clock_timestamp()) + 1,
+WITH other AS MATERIALIZED (
+    SELECT owner, standing, seen_at, proved_at,
+           EXISTS (SELECT FROM outbox.lane l WHERE l.source = $1 AND l.owner = r.owner AND l.expires_at > clock_timestamp()) AS works
+    FROM outbox.relay r WHERE source = $1 AND owner <> $2 AND mode = 'leased' AND expires_at > clock_timestamp()
+)
+SELECT (SELECT count(*) FROM other WHERE standing = 2) + 1,
+       EXISTS (SELECT FROM other WHERE standing = 1 AND NOT works AND seen_at > clock_timestamp() - interval '2 seconds')
+           AND NOT EXISTS (SELECT FROM other WHERE standing < 2 AND works),
+       coalesce((SELECT extract(epoch FROM clock_timestamp() - max(proved_at)) * 1000000 FROM other WHERE standing > 0), -1)::bigint,
        (SELECT count(*) FROM outbox.lane WHERE source = $1 AND (owner IS NULL OR expires_at <= clock_timestamp())),
        EXISTS (SELECT FROM outbox.request WHERE source = $1 AND done_at IS NULL),
        coalesce(h.owner, '00000000-0000-0000-0000-000000000000'), coalesce(r.name, ''), coalesce(r.version, ''),
@@ -28,16 +37,39 @@ LEFT JOIN outbox.relay r ON r.source = $1 AND r.owner = h.owner`
 // Look implements [relay.Leases].
 func (l *leases) Look(ctx context.Context, owner relay.Owner) (relay.View, error) {
 	var v relay.View
-	var us int64
+	var proved, us int64
 	err := l.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, lookSQL, l.row.id, owner.ID).
-			Scan(&v.Relays, &v.Free, &v.Requests, &v.Holder.ID, &v.Holder.Name, &v.Holder.Version, &us)
+			Scan(&v.Relays, &v.Newcomer, &proved, &v.Free, &v.Requests, &v.Holder.ID, &v.Holder.Name, &v.Holder.Version, &us)
 	})
 	if err != nil {
 		return relay.View{}, fmt.Errorf("look at the lanes of %s: %w", l.row.table, err)
 	}
-	v.Expires = microseconds(us)
+	v.Proved, v.Expires = microseconds(proved), microseconds(us)
 	return v, nil
+}
+
+// Report implements [relay.Leases]. The proof of an earlier time that arrives late takes nothing back.
+func (l *leases) Report(ctx context.Context, owner relay.Owner, r relay.Report) error {
+	var proved *int64
+	if r.Proved >= 0 {
+		us := r.Proved.Microseconds()
+		proved = &us
+	}
+	err := l.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, `
+UPDATE outbox.relay SET seen_at = clock_timestamp(), standing = greatest(standing, $3::smallint),
+    proved_at = greatest(proved_at, clock_timestamp() - $4::bigint * interval '1 microsecond')
+WHERE source = $1 AND owner = $2`, l.row.id, owner.ID, int16(r.Standing), proved)
+		return err
+	})
+	switch {
+	case isReadOnly(err):
+		return fmt.Errorf("report to the relays of %s: the server is read-only now: %w", l.row.table, relay.ErrServerChanged)
+	case err != nil:
+		return fmt.Errorf("report to the relays of %s: %w", l.row.table, err)
+	}
+	return nil
 }
 
 // renewSQL prolongs the lanes that are still the owner's at the given epochs, all or none.

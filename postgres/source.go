@@ -225,6 +225,15 @@ func (s *Source) Claim(ctx context.Context, owner relay.Owner, ttl time.Duration
 	return o.leases.Claim(ctx, owner, ttl, held)
 }
 
+// Report implements [relay.Leases].
+func (s *Source) Report(ctx context.Context, owner relay.Owner, r relay.Report) error {
+	o, err := s.now("report to the relays of")
+	if err != nil {
+		return err
+	}
+	return o.leases.Report(ctx, owner, r)
+}
+
 // Look implements [relay.Leases].
 func (s *Source) Look(ctx context.Context, owner relay.Owner) (relay.View, error) {
 	o, err := s.now("look at the lanes of")

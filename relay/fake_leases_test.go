@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/google/uuid"
 )
 
 // fakeLane is one lane's lease.
@@ -15,15 +17,75 @@ type fakeLane struct {
 
 func (l fakeLane) taken() bool { return l.expires.After(time.Now()) }
 
-// alive returns how many relays are alive, owner included.
-func (f *fakeTable) alive(owner Owner) int {
+// fakeRelay is one relay's registration.
+type fakeRelay struct {
+	until, seen time.Time
+	standing    Standing
+	// proved is when it showed that it can publish; zero: never.
+	proved time.Time
+}
+
+func (r *fakeRelay) alive() bool { return r != nil && r.until.After(time.Now()) }
+
+// register is what a claim does.
+func (f *fakeTable) register(id uuid.UUID, ttl time.Duration) *fakeRelay {
+	r := f.relays[id]
+	if r == nil {
+		r = &fakeRelay{}
+		f.relays[id] = r
+	}
+	r.until, r.seen = time.Now().Add(ttl), time.Now()
+	return r
+}
+
+// tried returns how many relays share the lanes: owner, and the others that are alive and tried.
+func (f *fakeTable) tried(owner Owner) int {
 	n := 1
-	for id, until := range f.relays {
-		if id != owner.ID && until.After(time.Now()) {
+	for id, r := range f.relays {
+		if id != owner.ID && r.alive() && r.standing == StandingTried {
 			n++
 		}
 	}
 	return n
+}
+
+// newcomer tells whether another relay waits to be tried, and none is.
+func (f *fakeTable) newcomer(owner Owner) (waits bool) {
+	for id, r := range f.relays {
+		if id == owner.ID || !r.alive() || r.standing == StandingTried {
+			continue
+		}
+		if slices.ContainsFunc(f.lanes, func(l fakeLane) bool { return l.owner.ID == id && l.taken() }) {
+			return false
+		}
+		waits = waits || r.standing == StandingAlive && time.Since(r.seen) < 2*time.Second
+	}
+	return waits
+}
+
+// provedAgo is how long ago another relay could publish; negative: never.
+func (f *fakeTable) provedAgo(owner Owner) time.Duration {
+	ago := time.Duration(-1)
+	for id, r := range f.relays {
+		if d := time.Since(r.proved); id != owner.ID && r.alive() && r.standing >= StandingAlive && !r.proved.IsZero() && (ago < 0 || d < ago) {
+			ago = d
+		}
+	}
+	return ago
+}
+
+func (s *fakeSource) Report(ctx context.Context, owner Owner, r Report) error {
+	return s.call(ctx, "report", func() error {
+		me := s.table.relays[owner.ID]
+		if me == nil {
+			return nil
+		}
+		me.seen, me.standing = time.Now(), max(me.standing, r.Standing)
+		if at := time.Now().Add(-r.Proved); r.Proved >= 0 && at.After(me.proved) {
+			me.proved = at
+		}
+		return nil
+	})
 }
 
 func (s *fakeSource) Claim(ctx context.Context, owner Owner, ttl time.Duration, held Claim) (c Claim, err error) {
@@ -32,9 +94,12 @@ func (s *fakeSource) Claim(ctx context.Context, owner Owner, ttl time.Duration, 
 			return err
 		}
 		f, until := s.table, time.Now().Add(ttl)
-		f.relays[owner.ID] = until
+		me := f.register(owner.ID, ttl)
 		s.owner = owner
-		mine := 0
+		mine, most := 0, Share(len(f.lanes), f.tried(owner))
+		if me.standing < StandingTried && f.tried(owner) > 1 {
+			most = min(most, 1)
+		}
 		for i := range f.lanes {
 			if f.lanes[i].owner == owner {
 				mine++
@@ -44,7 +109,7 @@ func (s *fakeSource) Claim(ctx context.Context, owner Owner, ttl time.Duration, 
 		for i := range f.lanes {
 			l := &f.lanes[i]
 			if l.owner != owner {
-				if l.taken() || mine >= Share(len(f.lanes), f.alive(owner)) {
+				if l.taken() || mine >= most {
 					continue
 				}
 				l.owner = owner
@@ -64,7 +129,7 @@ func (s *fakeSource) Claim(ctx context.Context, owner Owner, ttl time.Duration, 
 func (s *fakeSource) Look(ctx context.Context, owner Owner) (v View, err error) {
 	err = s.call(ctx, "look", func() error {
 		f := s.table
-		v.Relays, v.Requests = f.alive(owner), len(f.requests) > 0
+		v.Relays, v.Newcomer, v.Proved, v.Requests = f.tried(owner), f.newcomer(owner), f.provedAgo(owner), len(f.requests) > 0
 		for _, l := range f.lanes {
 			switch {
 			case !l.taken():
@@ -101,7 +166,9 @@ func (s *fakeSource) Renew(ctx context.Context, c Claim, ttl time.Duration) erro
 			return err
 		}
 		until := time.Now().Add(ttl)
-		s.table.relays[c.Owner.ID] = until
+		if me := s.table.relays[c.Owner.ID]; me != nil {
+			me.until, me.seen = until, time.Now()
+		}
 		for _, lane := range c.Lanes {
 			s.table.lanes[lane].expires = until
 		}

@@ -15,7 +15,7 @@ type fakeTable struct {
 	// rows are in the order of their ids, which begin with 1.
 	rows           []*fakeRow
 	lanes          []fakeLane
-	relays         map[uuid.UUID]time.Time
+	relays         map[uuid.UUID]*fakeRelay
 	parked         map[Key]ParkedKey
 	held           []HeldTopic
 	requests       []fakeRequest
@@ -45,7 +45,7 @@ type fakeRequest struct {
 
 // newFakeTable has one lane: one relay works, the others wait.
 func newFakeTable() *fakeTable {
-	return &fakeTable{lanes: make([]fakeLane, 1), relays: map[uuid.UUID]time.Time{}, parked: map[Key]ParkedKey{}, firstPublished: time.Unix(1, 0)}
+	return &fakeTable{lanes: make([]fakeLane, 1), relays: map[uuid.UUID]*fakeRelay{}, parked: map[Key]ParkedKey{}, firstPublished: time.Unix(1, 0)}
 }
 
 func (f *fakeTable) lane(key Key) int32 { return Lane(key.PartitionKey, len(f.lanes)) }

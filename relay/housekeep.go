@@ -12,7 +12,8 @@ import (
 	"github.com/outbox-relay/outbox/internal/engine"
 )
 
-// housekeep parks keys, reads those of gained lanes, asks for missing topics, carries out what operators request, has the source watch itself, and says when the brokers fall silent. It works until stop or work
+// housekeep parks keys, reads those of gained lanes, asks for missing topics, carries out what operators request, has the source watch itself, says when the brokers fall silent, and asks
+// them whether they are there while there is nothing to publish. It works until stop or work
 // ends, then parks what is still to be parked under finish.
 func (t *term) housekeep(stop, work, finish context.Context) error {
 	topics := time.NewTicker(t.cfg.TopicCheckInterval)
@@ -26,6 +27,7 @@ func (t *term) housekeep(stop, work, finish context.Context) error {
 	defer context.AfterFunc(work, cancel)()
 	silent := false
 	held := heldNote{term: t}
+	probe := prober{term: t}
 	for {
 		var err error
 		select {
@@ -44,6 +46,7 @@ func (t *term) housekeep(stop, work, finish context.Context) error {
 			err = t.carryOut(ctx)
 		case <-notes.C:
 			silent = t.noteSilence(silent)
+			probe.ask(ctx)
 			err = held.write(ctx)
 		}
 		if err != nil && ctx.Err() == nil {

@@ -50,7 +50,7 @@ func keep(t *testing.T, before func(ctx context.Context, op string) error) *keep
 		k.silenced = append(k.silenced, time.Since(began))
 	}))
 	t.Cleanup(k.stop)
-	term := &term{Relay: &Relay{source: source, owner: claim.Owner, cfg: Config{}.withDefaults()}, keeper: k.keeper}
+	term := &term{Relay: &Relay{source: source, owner: claim.Owner, cfg: Config{}.withDefaults()}, gate: newGate(1, 1, time.Now, len(claim.Lanes), claim.Lanes), keeper: k.keeper}
 	term.info.Lanes = len(claim.Lanes)
 	go func() { k.ran <- term.keep(t.Context()) }()
 	return k

@@ -72,10 +72,13 @@ func (t *term) count(outcomes []outcome, acked int) {
 	if acked > 0 {
 		t.counters.published.Add(int64(acked))
 		t.counters.lastAck.Store(t.cfg.now().UnixNano())
+		t.noteProof()
 	}
 	for _, o := range outcomes {
 		if o.err != nil {
 			t.countError(ClassOf(o.err))
+		} else {
+			t.noteTopic(o.event.Topic)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -41,6 +42,14 @@ type Relay struct {
 	unknown int
 	// quietUntil is until when they may still reach Kafka.
 	quietUntil time.Time
+	// resigned tells that the lanes are to be handed back then.
+	resigned bool
+	// standing is what the relay has shown since it registered; written by the goroutine that talks about leases.
+	standing Standing
+	// proved is when Kafka last acknowledged something or the brokers answered; nil if never.
+	proved atomic.Pointer[time.Time]
+	// topic is the one of the last acknowledged event.
+	topic atomic.Pointer[string]
 }
 
 // New makes a relay that publishes the events of source through publisher. The error names every setting that is wrong.
@@ -102,6 +111,7 @@ func (r *Relay) Run(ctx context.Context) error {
 			return r.left()
 		case <-time.After(pause):
 		}
+		r.handOver(ctx)
 		wait = min(2*wait, maxBackoff)
 	}
 }
@@ -193,6 +203,7 @@ func (r *Relay) provePublisher(ctx context.Context) error {
 		r.countError(ClassOf(err))
 		return fmt.Errorf("open publisher: %w", err)
 	}
+	r.noteProof()
 	return nil
 }
 
@@ -208,7 +219,7 @@ func (r *Relay) attempt(ctx context.Context) (context.Context, context.CancelFun
 	return context.WithTimeout(ctx, limit)
 }
 
-// claim waits for lanes. sent is when the request that got them was sent.
+// claim waits for lanes; a relay that waits shows that it is there and could publish. sent is when the request that got them was sent.
 func (r *Relay) claim(ctx context.Context) (claim Claim, sent time.Time, err error) {
 	defer r.counters.waiting.Store(nil)
 	for {
@@ -221,16 +232,22 @@ func (r *Relay) claim(ctx context.Context) (claim Claim, sent time.Time, err err
 		if len(claim.Lanes) > 0 {
 			return claim, sent, nil
 		}
-		if err := r.await(ctx, sent.Add(r.cfg.LeaseTTL/3)); err != nil {
+		if err := r.await(ctx, sent.Add(r.reportEvery())); err != nil {
 			return claim, sent, err
 		}
 	}
 }
 
-// await returns when there are lanes for this relay, or when it is time to say again that it is alive.
+// await returns when there are lanes for this relay, or when it is time to prove the publisher and say again that it is alive: who waits for so long is
+// as good as tried.
 func (r *Relay) await(ctx context.Context, until time.Time) error {
 	for first := true; r.cfg.now().Before(until); first = false {
 		r.counters.lastTurn.Store(r.cfg.now().UnixNano())
+		if !first && r.standing < StandingTried {
+			if err := r.tryReport(ctx, StandingAlive); err != nil {
+				return fmt.Errorf("claim lease: %w", err)
+			}
+		}
 		v, err := r.tryLook(ctx)
 		if err != nil {
 			return fmt.Errorf("claim lease: %w", err)
@@ -244,6 +261,13 @@ func (r *Relay) await(ctx context.Context, until time.Time) error {
 			return &stopError{r.left()}
 		case <-time.After(r.cfg.LookInterval):
 		}
+	}
+	if err := r.provePublisher(ctx); err != nil {
+		r.leave(ctx)
+		return err
+	}
+	if err := r.tryReport(ctx, StandingTried); err != nil {
+		return fmt.Errorf("claim lease: %w", err)
 	}
 	return nil
 }
@@ -288,7 +312,7 @@ func (r *Relay) leave(ctx context.Context) {
 	if !r.registered {
 		return
 	}
-	r.registered = false
+	r.registered, r.standing = false, StandingNew
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	if err := r.source.Leave(ctx, r.lease); err != nil && r.claimed {

@@ -14,6 +14,8 @@ type share struct {
 	// leaving are lanes that are to be given back, until when; unread those of them that were never read.
 	leaving, unread []int32
 	until           time.Time
+	// reported is when this relay last said what it has shown.
+	reported time.Time
 	// retry is when lanes that did not drain may be tried again.
 	retry time.Time
 }
@@ -72,8 +74,12 @@ func (s *share) pause(looked time.Time) time.Duration {
 	return max(0, min(next, s.keeper.dueIn()))
 }
 
-// look asks how the lanes are shared out, and takes or begins to leave what differs from the fair share.
+// look asks how the lanes are shared out, and takes or begins to leave what differs from the fair share. A newcomer is left one lane to be tried with:
+// only when it works with that does it get the rest.
 func (s *share) look(ctx context.Context, now time.Time) error {
+	if err := s.showUp(ctx, now); err != nil {
+		return err
+	}
 	var v View
 	err := s.keeper.bounded(ctx, func(ctx context.Context) (err error) {
 		v, err = s.source.Look(ctx, s.owner)
@@ -86,12 +92,18 @@ func (s *share) look(ctx context.Context, now time.Time) error {
 	if v.Requests {
 		s.requested.set()
 	}
+	if silent := s.gate.silentFor(); s.outdone(v, silent) {
+		return fmt.Errorf("nothing acknowledged for %s: %w", rounded(silent), errResigned)
+	}
 	held := s.keeper.current().Lanes
-	fair := Share(s.info.Lanes, v.Relays)
+	over := len(held) - Share(s.info.Lanes, v.Relays)
+	if v.Newcomer && v.Free == 0 && len(held) > Share(s.info.Lanes, v.Relays+1) {
+		over = max(over, 1)
+	}
 	switch {
-	case len(held) > fair && !now.Before(s.retry):
-		s.leave(held, len(held)-fair, now)
-	case len(held) < fair && v.Free > 0:
+	case over > 0 && !now.Before(s.retry):
+		s.leave(held, over, now)
+	case over < 0 && v.Free > 0 && !(v.Newcomer && v.Free == 1):
 		return s.take(ctx)
 	}
 	return nil

@@ -246,7 +246,7 @@ func TestOnceDoesNotEndWhileLanesAreFree(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.table.insertMany(100, spread(30))
 		shared(4, w)
-		w.table.relays[uuid.New()] = time.Now().Add(20 * time.Second)
+		w.table.register(uuid.New(), 20*time.Second).standing = StandingTried
 		once := w.relay(Config{Name: "once", Once: true}).start()
 		if err := <-once.ran; err != nil || w.table.open() > 0 {
 			t.Errorf("run: %v, %d events left", err, w.table.open())

@@ -98,11 +98,14 @@ type Settler interface {
 // Leases is the right to publish. Every lane has its own: it belongs to an owner, a random id of one process, until it runs out by the
 // database's clock, and its epoch rises with every change of owner. The methods are called from one goroutine.
 type Leases interface {
-	// Claim registers the owner as alive for ttl, prolongs the lanes it has for ttl, and takes free ones, no more than up to its [Share]. held
+	// Claim registers the owner as alive for ttl, prolongs the lanes it has for ttl, and takes free ones: no more than up to its [Share] among the relays that
+	// are [StandingTried] and itself, and as long as it is not tried itself and another one is, no more than one. held
 	// are the lanes that the owner works with already; if one of them is no longer its own the error is ErrLeaseLost, and if the server is not the
 	// one that gave them, ErrServerChanged. With none, every lane gets a higher epoch, those that are the owner's already too: what it has sent before
 	// and has had no answer to, and which arrives late, has no effect any more.
 	Claim(ctx context.Context, owner Owner, ttl time.Duration, held Claim) (Claim, error)
+	// Report writes down what a registered owner has shown of itself. Its standing never falls; it begins with [StandingNew] at each registration.
+	Report(ctx context.Context, owner Owner, r Report) error
 	// Look tells, by reading alone, how the lanes are shared out and whether anybody wants something.
 	Look(ctx context.Context, owner Owner) (View, error)
 	// Renew prolongs every lane of the claim, and the owner's registration. ErrLeaseLost means that one of them is no longer this owner's, for
@@ -138,10 +141,35 @@ type Claim struct {
 	Epochs []int64
 }
 
+// Standing is what a relay has shown since it registered, and so how it counts among the others.
+type Standing int
+
+// The standings, in the order in which a relay goes through them.
+const (
+	// StandingNew: it has registered, and may have died right after. It counts for nobody but itself.
+	StandingNew Standing = iota
+	// StandingAlive: it was still there a moment later. The others leave it one lane to be tried with, for as long as it goes on reporting.
+	StandingAlive
+	// StandingTried: it has worked with a lane, or waited for one for some seconds. It counts in full, until its registration runs out.
+	StandingTried
+)
+
+// Report is what a relay says of itself in [Leases.Report].
+type Report struct {
+	Standing Standing
+	// Proved is how long ago Kafka last acknowledged something, or the brokers answered a question; negative if they never did.
+	Proved time.Duration
+}
+
 // View is the outcome of [Leases.Look].
 type View struct {
-	// Relays is how many relays are alive, the one that asks included, whether it is registered or not.
+	// Relays is how many relays are alive and [StandingTried], and the one that asks, whatever it is.
 	Relays int
+	// Newcomer tells that another relay, [StandingAlive], waits for a lane to be tried with. It is false while another one is being tried: of all newcomers
+	// together, no more than one lane is at risk.
+	Newcomer bool
+	// Proved is how long ago another relay, at least [StandingAlive], last showed that it can publish; negative if none has.
+	Proved time.Duration
 	// Free is how many lanes nobody has.
 	Free int
 	// Holder is an owner of lanes other than the one that asks; the zero Owner if there is none.

@@ -28,6 +28,9 @@ type term struct {
 	undecided map[string]error
 	// arrived is set with outcomes, toPark with failed, toGain with gained; requested when an operator wants something.
 	arrived, toPark, toGain, requested signal
+	// begun tells that the term reads and publishes; published is how much the relay had published before.
+	begun     atomic.Bool
+	published int64
 	// stopping tells that lanes are neither taken nor left any more.
 	stopping atomic.Bool
 	// free is how many lanes nobody had at the last look; negative before the first.
@@ -48,6 +51,7 @@ func (r *Relay) lead(ctx context.Context, claim Claim, sent time.Time) error {
 		toPark:    newSignal(),
 		toGain:    newSignal(),
 		requested: newSignal(),
+		published: r.counters.published.Load(),
 	}
 	t.free.Store(-1)
 	t.requested.set()
@@ -107,11 +111,11 @@ func (t *term) run(ctx, work context.Context) error {
 // settleGrace is the least time that is left to the statements that settle, when the publisher has used up the drain's.
 const settleGrace = 2 * time.Second
 
-// fail ends the term. When the lease is another relay's, or may be, because the server that knew of it is gone, not even what is outstanding may
-// still reach Kafka.
+// fail ends the term. When the lease is another relay's, or may be, because the server that knew of it is gone, or is to be another's, not even what is
+// outstanding may still reach Kafka.
 func (t *term) fail(err error) {
 	t.end(err)
-	if errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrServerChanged) {
+	if errors.Is(err, ErrLeaseLost) || errors.Is(err, ErrServerChanged) || errors.Is(err, errResigned) {
 		t.publisher.Destroy()
 	}
 }
@@ -163,6 +167,7 @@ func (t *term) begin(ctx, work context.Context, lanes []int32) error {
 		return fmt.Errorf("start reading: %w", err)
 	}
 	t.opened = true
+	t.begun.Store(true)
 	t.counters.lastError.Store(nil)
 	return nil
 }
@@ -191,6 +196,7 @@ func (t *term) openPublisher(ctx context.Context) error {
 		t.countError(ClassOf(err))
 		return fmt.Errorf("open publisher: %w", err)
 	}
+	t.noteProof()
 	return nil
 }
 
@@ -246,11 +252,12 @@ func (t *term) drain() {
 
 // release hands the lanes back, unless they are lost. When a client was destroyed with events outstanding, the leases run out by themselves: a produce
 // that is still on its way would land behind what the next relay publishes. They are kept as well, for this relay's next term, when there is something to settle:
-// the next owner would publish it again.
+// the next owner would publish it again. A relay that has resigned hands them back as soon as nothing can be on its way any more.
 func (t *term) release(ctx context.Context, cause error) {
 	unsettled := t.settler.waiting() > 0 && ctx.Err() == nil
 	if errors.Is(cause, ErrLeaseLost) || t.unknown > 0 || unsettled {
 		t.registered = false
+		t.resigned = errors.Is(cause, errResigned) && !unsettled
 		return
 	}
 	t.leave(ctx)

@@ -1,0 +1,124 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A relay is counted by the others only when it has shown itself: a process that crashes again and again must not take their lanes away, and one that cannot
+// publish must not keep lanes from one that can.
+
+// mostReportEvery bounds how old a relay's report may be with a long lease.
+const mostReportEvery = 5 * time.Second
+
+// reportEvery is how often a relay says what it has shown, once it is tried.
+func (r *Relay) reportEvery() time.Duration { return min(r.cfg.LeaseTTL/3, mostReportEvery) }
+
+// report is what the relay can say of itself now.
+func (r *Relay) report(s Standing) Report {
+	rep := Report{Standing: s, Proved: -1}
+	if at := r.proved.Load(); at != nil {
+		rep.Proved = max(0, r.cfg.now().Sub(*at))
+	}
+	return rep
+}
+
+// tryReport reports while the relay waits for lanes.
+func (r *Relay) tryReport(ctx context.Context, s Standing) error {
+	attempt, cancel := r.attempt(ctx)
+	defer cancel()
+	if err := r.source.Report(attempt, r.owner, r.report(s)); err != nil {
+		return err
+	}
+	r.standing = s
+	return nil
+}
+
+// showUp reports when it is time to: at each look until this relay has worked with its lanes.
+func (s *share) showUp(ctx context.Context, now time.Time) error {
+	if s.standing == StandingTried && now.Sub(s.reported) < s.reportEvery() {
+		return nil
+	}
+	standing := StandingAlive
+	if s.standing == StandingTried || s.works() {
+		standing = StandingTried
+	}
+	err := s.keeper.bounded(ctx, func(ctx context.Context) error { return s.source.Report(ctx, s.owner, s.report(standing)) })
+	if err != nil {
+		return fmt.Errorf("report to the other relays: %w", err)
+	}
+	s.standing, s.reported = standing, now
+	return nil
+}
+
+// works tells that the term has begun and that Kafka takes what it publishes, if there was anything.
+func (t *term) works() bool {
+	if !t.begun.Load() {
+		return false
+	}
+	_, outstanding := t.gate.load()
+	return outstanding == 0 || t.counters.published.Load() > t.published
+}
+
+// noteProof remembers that Kafka has just acknowledged something, or that the brokers have answered.
+func (r *Relay) noteProof() {
+	now := r.cfg.now()
+	r.proved.Store(&now)
+}
+
+// noteTopic remembers a topic that can be published to.
+func (r *Relay) noteTopic(name string) {
+	if last := r.topic.Load(); last == nil || *last != name {
+		r.topic.Store(&name)
+	}
+}
+
+// prober asks the brokers whether they are there while nothing is outstanding whose acknowledgement would show it: so that a relay that is cut off knows
+// whom to leave its lanes to. It asks for a topic that this relay has published to; one that never did cannot ask, and has only the proof of its start.
+type prober struct {
+	*term
+	asked time.Time
+}
+
+func (p *prober) ask(ctx context.Context) {
+	now, topic := p.cfg.now(), p.topic.Load()
+	if topic == nil || now.Sub(p.asked) < p.reportEvery() {
+		return
+	}
+	if at := p.proved.Load(); at != nil && now.Sub(*at) < p.reportEvery() {
+		return
+	}
+	if _, outstanding := p.gate.load(); outstanding > 0 {
+		return
+	}
+	p.asked = now
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.LeaseTTL/3)
+	defer cancel()
+	if _, err := p.publisher.CheckTopics(ctx, []string{*topic}); err != nil {
+		p.cfg.Logger.Debug("ask the brokers whether they are there", "error", err)
+		return
+	}
+	p.noteProof()
+}
+
+// errResigned ends the term of a relay that Kafka does not answer while it answers another one. The client is destroyed as when a lease is lost, so that
+// nothing of it arrives later, and the lanes are handed back when nothing can be on its way any more. It claims again when it has proved that it can publish.
+var errResigned = errors.New("another relay can publish: lanes are left to it")
+
+// outdone tells that Kafka has answered nothing for so long, while another relay had an answer well after that began, that the other one should have the lanes.
+// Without the other's answer the brokers are away for everybody, and to move lanes would help nobody. The half leaves out an outage that does not begin for
+// all relays in the same moment.
+func (s *share) outdone(v View, silent time.Duration) bool {
+	return !s.cfg.Once && silent >= s.cfg.StallTimeout && v.Proved >= 0 && v.Proved <= silent-s.cfg.StallTimeout/2
+}
+
+// handOver gives back the lanes of a relay that has resigned, after the pause in which something of it could still arrive.
+func (r *Relay) handOver(ctx context.Context) {
+	if !r.resigned {
+		return
+	}
+	r.resigned, r.registered = false, true
+	r.leave(ctx)
+}
