@@ -23,7 +23,7 @@ WITH other AS MATERIALIZED (
 SELECT (SELECT count(*) FROM other WHERE standing = 2) + 1,
        EXISTS (SELECT FROM other WHERE standing = 1 AND NOT works AND seen_at > clock_timestamp() - interval '2 seconds')
            AND NOT EXISTS (SELECT FROM other WHERE standing < 2 AND works),
-       coalesce((SELECT extract(epoch FROM clock_timestamp() - max(proved_at)) * 1000000 FROM other WHERE standing > 0), -1)::bigint,
+       coalesce((SELECT extract(epoch FROM clock_timestamp() - max(proved_at)) * 1000000 FROM other WHERE standing > 0), 0)::bigint,
        (SELECT count(*) FROM outbox.lane WHERE source = $1 AND (owner IS NULL OR expires_at <= clock_timestamp())),
        EXISTS (SELECT FROM outbox.request WHERE source = $1 AND done_at IS NULL),
        coalesce(h.owner, '00000000-0000-0000-0000-000000000000'), coalesce(r.name, ''), coalesce(r.version, ''),
@@ -52,7 +52,7 @@ func (l *leases) Look(ctx context.Context, owner relay.Owner) (relay.View, error
 // Report implements [relay.Leases]. The proof of an earlier time that arrives late takes nothing back.
 func (l *leases) Report(ctx context.Context, owner relay.Owner, r relay.Report) error {
 	var proved *int64
-	if r.Proved >= 0 {
+	if r.Proved > 0 {
 		us := r.Proved.Microseconds()
 		proved = &us
 	}

@@ -56,6 +56,8 @@ func (c *contender) turn(ctx context.Context) (err error) {
 	case n < 18:
 		err = c.source.Leave(ctx, c.claim)
 		c.claim.Lanes, c.claim.Epochs = nil, nil
+	case n < 19:
+		err = c.source.Report(ctx, c.claim.Owner, relay.Report{Standing: relay.Standing(c.rand.IntN(3)), Proved: time.Second})
 	default:
 		_, err = c.source.Look(ctx, c.claim.Owner)
 	}
@@ -146,6 +148,7 @@ func wantCovered(t *testing.T, contenders []*contender) {
 func (c *contender) balance(t *testing.T) {
 	t.Helper()
 	c.claim = reclaim(t, c.source, c.claim)
+	report(t, c.source, c.claim.Owner, relay.StandingTried, 0)
 	v := look(t, c.source, c.claim.Owner)
 	if n := relay.Share(8, v.Relays); len(c.claim.Lanes) > n {
 		back := relay.Claim{Owner: c.claim.Owner, Lanes: c.claim.Lanes[n:], Epochs: c.claim.Epochs[n:]}

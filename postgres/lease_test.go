@@ -57,6 +57,9 @@ func TestLanesAreSharedOutFairly(t *testing.T) {
 	first := claim(t, a, owner("a"))
 	ob, oc := owner("b"), owner("c")
 	same(t, "lanes of b while a has all", reclaim(t, b, relay.Claim{Owner: ob}).Lanes, nil)
+	for s, o := range map[*Source]relay.Owner{a: first.Owner, b: ob} {
+		report(t, s, o, relay.StandingTried, 0)
+	}
 	back := relay.Claim{Owner: first.Owner, Lanes: first.Lanes[4:], Epochs: first.Epochs[4:]}
 	if err := a.Release(t.Context(), back); err != nil {
 		t.Fatal(err)
@@ -66,6 +69,7 @@ func TestLanesAreSharedOutFairly(t *testing.T) {
 	first.Lanes, first.Epochs = first.Lanes[:4], first.Epochs[:4]
 	same(t, "what a keeps", reclaim(t, a, first), first)
 	same(t, "lanes of c", reclaim(t, c, relay.Claim{Owner: oc}).Lanes, nil)
+	report(t, c, oc, relay.StandingTried, 0)
 	if err := b.Release(t.Context(), second); err != nil {
 		t.Fatal(err)
 	}
@@ -93,9 +97,10 @@ func TestARelayThatDiedHasNoShare(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
 	a, b := openSource(t, db, Config{}), openSource(t, db, Config{})
-	claim(t, a, owner("a"))
+	report(t, a, claim(t, a, owner("a")).Owner, relay.StandingTried, 0)
 	o := owner("b")
 	same(t, "lanes of b", reclaim(t, b, relay.Claim{Owner: o}).Lanes, nil)
+	report(t, b, o, relay.StandingTried, 0)
 	exec(t, db, `UPDATE outbox.lane SET expires_at = clock_timestamp() - interval '1 ms' WHERE lane <> 5`)
 	same(t, "lanes of b while a is alive", reclaim(t, b, relay.Claim{Owner: o}).Lanes, []int32{0, 1, 2, 3})
 	exec(t, db, `UPDATE outbox.relay SET expires_at = clock_timestamp() - interval '1 ms' WHERE owner <> $1`, o.ID)
@@ -157,8 +162,10 @@ func TestLookTellsHowTheLanesAreShared(t *testing.T) {
 		t.Errorf("the last lease ends in %s, want up to %s", v.Expires, ttl)
 	}
 	v.Expires = 0
-	same(t, "the view of a newcomer", v, relay.View{Relays: 2, Holder: oa})
+	same(t, "the view of a second one while the first has shown nothing", v, relay.View{Relays: 1, Holder: oa})
 	reclaim(t, b, relay.Claim{Owner: ob})
+	report(t, a, oa, relay.StandingTried, 0)
+	report(t, b, ob, relay.StandingTried, 0)
 	same(t, "the view of the first when there are two", look(t, a, oa), relay.View{Relays: 2})
 	if err := a.Release(t.Context(), relay.Claim{Owner: oa, Lanes: c.Lanes[2:], Epochs: c.Epochs[2:]}); err != nil {
 		t.Fatal(err)
@@ -338,11 +345,12 @@ func TestAReleasedLeaseIsFreeAtOnce(t *testing.T) {
 	db := newDatabase(t)
 	a, b := openSource(t, db, Config{}), openSource(t, db, Config{})
 	first := claim(t, a, owner("a"))
+	report(t, a, first.Owner, relay.StandingTried, 0)
 	if err := a.Release(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	same(t, "epochs after a release", claim(t, b, owner("b")).Epochs, []int64{2, 2, 2, 2})
-	same(t, "epochs when the same owner takes it again", claim(t, a, first.Owner).Epochs, []int64{2, 2, 2, 2})
+	same(t, "epochs after a release, of the one lane that a newcomer takes", claim(t, b, owner("b")).Epochs, []int64{2})
+	same(t, "epochs when the same owner takes the others again", claim(t, a, first.Owner).Epochs, []int64{2, 2, 2, 2, 2, 2, 2})
 	if err := a.Renew(t.Context(), first, ttl); !errors.Is(err, relay.ErrLeaseLost) {
 		t.Errorf("Renew after Release = %v, want ErrLeaseLost", err)
 	}

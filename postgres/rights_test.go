@@ -86,6 +86,9 @@ func TestTheLeastRightsSuffice(t *testing.T) {
 			if err := s.Renew(t.Context(), c, ttl); err != nil {
 				t.Error(err)
 			}
+			if err := s.Report(t.Context(), o, relay.Report{Standing: relay.StandingTried, Proved: ttl}); err != nil {
+				t.Error(err)
+			}
 			if _, err := s.Backlog(t.Context()); err != nil {
 				t.Error(err)
 			}

@@ -14,13 +14,16 @@ import (
 )
 
 // chaos is a world in which everything fails now and then: statements before and after they took effect, renewals that hang, brokers that are slow, refuse
-// events of each class, or lose their topic; clients that are destroyed with records that land late; relays that stop and others that take over, lane by lane.
+// events of each class, or lose their topic; clients that are destroyed with records that land late; relays that are cut off from the brokers
+// for longer than others wait; relays that stop and others that take over, lane by lane.
 type chaos struct {
 	*world
 	seed uint64
 	mu   sync.Mutex
 	rand *rand.Rand
 	calm bool
+	// resigned counts the terms that ended because another relay could publish.
+	resigned int
 	// delivered is the last event of each key that came for the first time.
 	delivered map[Key]int64
 	seen      map[Ref]int
@@ -114,15 +117,17 @@ func (c *chaos) onDestroy(*Event) time.Duration {
 }
 
 func (c *chaos) newRelay(i int) *running {
-	r := c.relay(Config{Name: fmt.Sprint("relay ", i), MaxInFlight: 60, SweepInterval: 2 * time.Second, StartTimeout: -1, DrainTimeout: 3 * time.Second})
+	r := c.relay(Config{Name: fmt.Sprint("relay ", i), MaxInFlight: 60, SweepInterval: 2 * time.Second, StartTimeout: -1, DrainTimeout: 3 * time.Second, StallTimeout: 3 * time.Second})
 	r.source.before.set(c.before)
 	r.source.after.set(c.after)
 	r.publisher.latency, r.publisher.fail, r.publisher.onDestroy = c.latency, c.fail, c.onDestroy
-	r.publisher.onOpen = func(context.Context) error {
+	r.network = between(r)
+	reach := r.publisher.onOpen
+	r.publisher.onOpen = func(ctx context.Context) error {
 		if c.odds(10) {
 			return failure(ClassOutage)
 		}
-		return nil
+		return reach(ctx)
 	}
 	return r.start()
 }
@@ -153,6 +158,20 @@ func (c *chaos) operate() {
 	}
 }
 
+// cutOff cuts a relay off from the brokers for up to fifteen seconds.
+func (c *chaos) cutOff(r *running) {
+	if r.network.state() == nil {
+		r.network.cut()
+		time.AfterFunc(time.Duration(c.draw(15000))*time.Millisecond, r.network.heal)
+	}
+}
+
+func (c *chaos) end(r *running) {
+	r.cancel()
+	<-r.ended
+	c.resigned += r.log.count(errResigned.Error())
+}
+
 func (c *chaos) run() {
 	open := map[Key]*fakeRow{}
 	c.table.lanes = make([]fakeLane, 1+c.draw(6))
@@ -165,9 +184,11 @@ func (c *chaos) run() {
 		}
 		if c.odds(200) {
 			one := c.draw(3)
-			relays[one].cancel()
-			<-relays[one].ended
+			c.end(relays[one])
 			relays[one] = c.newRelay(i)
+		}
+		if c.odds(60) {
+			c.cutOff(relays[c.draw(3)])
 		}
 		relays[c.draw(3)].Stats()
 	}
@@ -183,8 +204,7 @@ func (c *chaos) run() {
 		return c.table.open() == 0
 	})
 	for _, r := range relays {
-		r.cancel()
-		<-r.ended
+		c.end(r)
 	}
 	for _, row := range c.table.rows {
 		if c.seen[row.event.Ref()] == 0 {
@@ -204,6 +224,7 @@ func TestFaultsLoseNothingAndTurnNoKey(t *testing.T) {
 		}
 		first, histories = seed, 1
 	}
+	resigned := 0
 	for seed := first; seed < first+uint64(histories); seed++ {
 		synctest.Test(t, func(t *testing.T) {
 			c := &chaos{
@@ -212,9 +233,14 @@ func TestFaultsLoseNothingAndTurnNoKey(t *testing.T) {
 			}
 			c.kafka.landed = c.landed
 			c.run()
+			resigned += c.resigned
 		})
 		if t.Failed() {
 			return
 		}
 	}
+	if resigned == 0 && histories > 1 {
+		t.Error("no relay left its lanes to another one that could publish: the faults hit nothing")
+	}
+	t.Logf("seed %d: %d relays left their lanes to another one", first, resigned)
 }

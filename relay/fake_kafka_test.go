@@ -74,7 +74,7 @@ type fakePublisher struct {
 	fail func(*Event) error
 	// onDestroy tells after how long the events of a key land that were outstanding when the client was destroyed; negative: never.
 	onDestroy func(*Event) time.Duration
-	// onOpen is Open's error; it may block.
+	// onOpen is Open's error, and that of CheckTopics; it may block.
 	onOpen func(context.Context) error
 
 	mu     sync.Mutex
@@ -243,6 +243,11 @@ func (p *fakePublisher) answer(done func(*Event, error), e *Event, err error) {
 }
 
 func (p *fakePublisher) CheckTopics(ctx context.Context, topics []string) (map[string]error, error) {
+	if p.onOpen != nil {
+		if err := p.onOpen(ctx); err != nil {
+			return nil, err
+		}
+	}
 	found := map[string]error{}
 	for _, topic := range topics {
 		found[topic] = p.kafka.check(topic)

@@ -63,12 +63,12 @@ func (f *fakeTable) newcomer(owner Owner) (waits bool) {
 	return waits
 }
 
-// provedAgo is how long ago another relay could publish; negative: never.
+// provedAgo is how long ago another relay could publish; 0: never.
 func (f *fakeTable) provedAgo(owner Owner) time.Duration {
-	ago := time.Duration(-1)
+	ago := time.Duration(0)
 	for id, r := range f.relays {
-		if d := time.Since(r.proved); id != owner.ID && r.alive() && r.standing >= StandingAlive && !r.proved.IsZero() && (ago < 0 || d < ago) {
-			ago = d
+		if d := time.Since(r.proved); id != owner.ID && r.alive() && r.standing >= StandingAlive && !r.proved.IsZero() && (ago == 0 || d < ago) {
+			ago = max(d, time.Microsecond)
 		}
 	}
 	return ago
@@ -81,7 +81,7 @@ func (s *fakeSource) Report(ctx context.Context, owner Owner, r Report) error {
 			return nil
 		}
 		me.seen, me.standing = time.Now(), max(me.standing, r.Standing)
-		if at := time.Now().Add(-r.Proved); r.Proved >= 0 && at.After(me.proved) {
+		if at := time.Now().Add(-r.Proved); r.Proved > 0 && at.After(me.proved) {
 			me.proved = at
 		}
 		return nil

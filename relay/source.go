@@ -157,7 +157,7 @@ const (
 // Report is what a relay says of itself in [Leases.Report].
 type Report struct {
 	Standing Standing
-	// Proved is how long ago Kafka last acknowledged something, or the brokers answered a question; negative if they never did.
+	// Proved is how long ago Kafka last acknowledged something, or the brokers answered a question; 0 if they never did.
 	Proved time.Duration
 }
 
@@ -168,7 +168,7 @@ type View struct {
 	// Newcomer tells that another relay, [StandingAlive], waits for a lane to be tried with. It is false while another one is being tried: of all newcomers
 	// together, no more than one lane is at risk.
 	Newcomer bool
-	// Proved is how long ago another relay, at least [StandingAlive], last showed that it can publish; negative if none has.
+	// Proved is how long ago another relay, at least [StandingAlive], last showed that it can publish; 0 if none has.
 	Proved time.Duration
 	// Free is how many lanes nobody has.
 	Free int

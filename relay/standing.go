@@ -18,9 +18,9 @@ func (r *Relay) reportEvery() time.Duration { return min(r.cfg.LeaseTTL/3, mostR
 
 // report is what the relay can say of itself now.
 func (r *Relay) report(s Standing) Report {
-	rep := Report{Standing: s, Proved: -1}
+	rep := Report{Standing: s}
 	if at := r.proved.Load(); at != nil {
-		rep.Proved = max(0, r.cfg.now().Sub(*at))
+		rep.Proved = max(time.Microsecond, r.cfg.now().Sub(*at))
 	}
 	return rep
 }
@@ -111,7 +111,7 @@ var errResigned = errors.New("another relay can publish: lanes are left to it")
 // Without the other's answer the brokers are away for everybody, and to move lanes would help nobody. The half leaves out an outage that does not begin for
 // all relays in the same moment.
 func (s *share) outdone(v View, silent time.Duration) bool {
-	return !s.cfg.Once && silent >= s.cfg.StallTimeout && v.Proved >= 0 && v.Proved <= silent-s.cfg.StallTimeout/2
+	return !s.cfg.Once && silent >= s.cfg.StallTimeout && v.Proved > 0 && v.Proved <= silent-s.cfg.StallTimeout/2
 }
 
 // handOver gives back the lanes of a relay that has resigned, after the pause in which something of it could still arrive.

@@ -31,6 +31,7 @@ type running struct {
 	source    *fakeSource
 	publisher *fakePublisher
 	log       *logLines
+	network   *network
 	cancel    context.CancelFunc
 	ran       chan error
 	ended     chan struct{}
