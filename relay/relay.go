@@ -44,6 +44,9 @@ type Relay struct {
 	quietUntil time.Time
 	// resigned tells that the lanes are to be handed back then.
 	resigned bool
+	// vain is how many terms in a row were resigned in which nothing was acknowledged, holdBack until when no lanes are claimed therefore.
+	vain     int
+	holdBack time.Time
 	// standing is what the relay has shown since it registered; written by the goroutine that talks about leases.
 	standing Standing
 	// proved is when Kafka last acknowledged something or the brokers answered; nil if never.
@@ -222,6 +225,9 @@ func (r *Relay) attempt(ctx context.Context) (context.Context, context.CancelFun
 // claim waits for lanes; a relay that waits shows that it is there and could publish. sent is when the request that got them was sent.
 func (r *Relay) claim(ctx context.Context) (claim Claim, sent time.Time, err error) {
 	defer r.counters.waiting.Store(nil)
+	if err := r.standBack(ctx); err != nil {
+		return claim, sent, err
+	}
 	for {
 		r.counters.lastTurn.Store(r.cfg.now().UnixNano())
 		sent = r.cfg.now()

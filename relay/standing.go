@@ -114,6 +114,45 @@ func (s *share) outdone(v View, silent time.Duration) bool {
 	return !s.cfg.Once && silent >= s.cfg.StallTimeout && v.Proved > 0 && v.Proved <= silent-s.cfg.StallTimeout/2
 }
 
+// mostVain bounds how often the time doubles for which a relay that has resigned stands back.
+const mostVain = 6
+
+// noteResignation has the relay stand back for a while, for twice as long after each term in vain. A proof is not everything: brokers that answer
+// questions and acknowledge nothing would have two relays resign in turns, and one that they hate would take a lane again and again.
+func (t *term) noteResignation() {
+	if t.counters.published.Load() > t.published {
+		t.vain = 0
+	}
+	t.vain = min(t.vain+1, mostVain)
+	t.holdBack = t.cfg.now().Add(t.cfg.StallTimeout << (t.vain - 1))
+}
+
+// leftLying is how many looks in a row have to find free lanes for nobody else to take them.
+const leftLying = 3
+
+// standBack waits until the relay may claim again after a resignation, or until lanes are left lying: it does not register meanwhile, so that nobody makes
+// room for it.
+func (r *Relay) standBack(ctx context.Context) error {
+	for free := 0; free < leftLying && r.cfg.now().Before(r.holdBack); {
+		r.counters.lastTurn.Store(r.cfg.now().UnixNano())
+		v, err := r.tryLook(ctx)
+		if err != nil {
+			return fmt.Errorf("claim lease: %w", err)
+		}
+		free++
+		if v.Free == 0 {
+			free = 0
+		}
+		r.noteWaiting(ctx, v)
+		select {
+		case <-ctx.Done():
+			return &stopError{r.left()}
+		case <-time.After(r.cfg.LookInterval):
+		}
+	}
+	return nil
+}
+
 // handOver gives back the lanes of a relay that has resigned, after the pause in which something of it could still arrive.
 func (r *Relay) handOver(ctx context.Context) {
 	if !r.resigned {

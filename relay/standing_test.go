@@ -271,14 +271,19 @@ func TestARelayThatIsCutOffLeavesItsLanesToAnIdleOne(t *testing.T) {
 		w.untilPublished()
 		after(10 * time.Minute)
 		net.cut()
-		for lane := range w.table.lanes {
-			if w.table.lanes[lane].owner == a.owner {
-				w.table.insert(keyOfLane(w.table, int32(lane)))
-			}
-		}
+		w.insertOnlyFor(a)
 		w.untilPublished()
 		w.wantShares([]*running{b}, 2)
 	})
+}
+
+// insertOnlyFor inserts an event into each of the relay's lanes.
+func (w *world) insertOnlyFor(r *running) {
+	for lane := range w.table.lanes {
+		if w.table.lanes[lane].owner == r.owner {
+			w.table.insert(keyOfLane(w.table, int32(lane)))
+		}
+	}
 }
 
 // The brokers are away for everybody, if not from the same moment on.
@@ -311,6 +316,57 @@ func TestNoLaneMovesWhileNobodyCanPublish(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The brokers answer questions and acknowledge nothing: each relay seems to be able to do what the other cannot.
+func TestRelaysDoNotResignInTurnsForEver(t *testing.T) {
+	inWorld(t, func(w *world) {
+		relays := shared(8, w).named(2)
+		net := between(relays...)
+		for _, r := range relays {
+			r.publisher.onOpen = nil
+			r.start()
+		}
+		w.wantShares(relays, 4, 4)
+		w.table.insertMany(40, spread(40))
+		w.untilPublished()
+		net.cut()
+		w.insertOnlyFor(relays[0])
+		resigned := func() int { return relays[0].log.count(errResigned.Error()) + relays[1].log.count(errResigned.Error()) }
+		after(time.Hour)
+		if n := resigned(); n == 0 || n > 20 {
+			t.Errorf("relays have resigned %d times in an hour", n)
+		}
+		net.heal()
+		w.untilPublished()
+		w.wantShares(relays, 4, 4)
+		w.wantOrder()
+	})
+}
+
+func TestARelayThatStandsBackTakesLanesThatNobodyElseTakes(t *testing.T) {
+	inWorld(t, func(w *world) {
+		shared(8, w)
+		a, b := w.relay(Config{Name: "a", StallTimeout: time.Minute}), w.relay(Config{Name: "b"})
+		relays := []*running{a, b}
+		net := between(a)
+		a.start()
+		b.start()
+		w.wantShares(relays, 4, 4)
+		stop := w.writeOn()
+		net.cut()
+		w.until("the other has all", func() bool { return w.table.has(b.owner) == 8 })
+		net.heal()
+		w.until("it looks on", func() bool { return a.Stats().Waiting != "" })
+		b.wantStopped()
+		stopped := time.Now()
+		w.until("it has all again", func() bool { return w.table.has(a.owner) == 8 })
+		if took := time.Since(stopped); took > 3*time.Second {
+			t.Errorf("nobody had the lanes for %s", took)
+		}
+		stop()
+		w.untilPublished()
+	})
 }
 
 // changes counts what happens to lanes.

@@ -258,7 +258,9 @@ func (t *term) release(ctx context.Context, cause error) {
 	if errors.Is(cause, ErrLeaseLost) || t.unknown > 0 || unsettled {
 		t.registered = false
 		t.resigned = errors.Is(cause, errResigned) && !unsettled
-		return
+	}
+	if errors.Is(cause, errResigned) {
+		t.noteResignation()
 	}
 	t.leave(ctx)
 }
