@@ -19,15 +19,25 @@
 // # Lanes
 //
 // A key belongs to the lane [Lane] of a source, and a lane to at most one relay: to the owner of its lease, until that runs out by the database's clock. The relays that are alive share the
-// lanes evenly ([Share]) and look at them all [Config.LookInterval].
+// lanes evenly ([Share]) and look at them all [Config.LookInterval]. Free lanes are taken at once; for its share of the others' a relay has to show itself first ([Standing]), so that a
+// process that crashes again and again takes nothing away from those that work, or one lane at most:
+//
+//	registered ──── seen again at its next look ──▶ alive ──── works with a lane: Kafka takes what it publishes ──▶ tried
+//	counts for nobody but itself                    the others leave it one lane, and only    └─── or waits for some seconds ──▶  counts in full
+//	                                                one newcomer at a time
 //
 //	           free, and below the share              parked keys read, walk begun
 //	nobody's ─────────────────────────────▶ claimed ──────────────────────────────▶ read
-//	   ▲ ▲                                     ▲                                    │  │ above the share
+//	   ▲ ▲                                     ▲                                    │  │ above the share, or the one lane for a newcomer
 //	   │ │                                     │ not drained in time                │  ▼
 //	   │ └───────── released ◀──────────────── │ ──── drained ◀──────────────────── │ leaving
 //	   │                                       └────────────────────────────────────│──┘
-//	   └────────────────── run out, after the client was destroyed ◀────────────────┘ not renewed in time
+//	   ├────────────────── run out, after the client was destroyed ◀────────────────┤ not renewed in time
+//	   └───── released [Publisher.MaxDelay] after the client was destroyed ◀────────┘ resigned
+//
+// A relay resigns when Kafka has answered nothing of what is outstanding for [Config.StallTimeout] and answers another relay: that one has had an acknowledgement, or an answer to a question, well after
+// the silence began. Where nobody has, the brokers are away for all, and every relay keeps what it has. One that has resigned claims again when the publisher is proved and a while is over, which doubles
+// each time nothing was acknowledged in between; until then it takes only lanes that are left lying.
 //
 // A lane is drained when what was published of it is acknowledged AND settled and its failed keys are parked: the next owner then sees in the database all that this one knew. A lane that is
 // gained is walked through from its oldest unpublished event on, while its newer events wait behind.
@@ -55,7 +65,8 @@
 //
 //   - An event is settled only after Kafka has acknowledged it.
 //   - A key with events outstanding gets no new ones, and its events go out in the order of their ids.
-//   - Nothing reaches Kafka later than the leases last: the client is destroyed while there is still time for what is on its way.
+//   - Nothing reaches Kafka later than the leases last: the client is destroyed while there is still time for what is on its way. So too before lanes are
+//     handed back by a relay that has resigned.
 //   - A lane is given back only when nothing of it is outstanding, unsettled or to be parked, or left to run out.
 //   - A stop and a failure leave answers that come in time heard, and what they acknowledge settled.
 //   - An event that is in Kafka and whose row cannot be settled (a constraint, a trigger, row-level security) stays in flight in every later term
