@@ -136,6 +136,8 @@ func TestARelayThatHasWaitedLongCountsInFull(t *testing.T) {
 			r.start()
 		}
 		after(10 * time.Second)
+		w.table.mu.Lock()
+		defer w.table.mu.Unlock()
 		for id, r := range w.table.relays {
 			if r.standing != StandingTried {
 				t.Errorf("relay %s has standing %d", id, r.standing)
@@ -279,9 +281,12 @@ func TestARelayThatIsCutOffLeavesItsLanesToAnIdleOne(t *testing.T) {
 
 // insertOnlyFor inserts an event into each of the relay's lanes.
 func (w *world) insertOnlyFor(r *running) {
-	for lane := range w.table.lanes {
-		if w.table.lanes[lane].owner == r.owner {
-			w.table.insert(keyOfLane(w.table, int32(lane)))
+	w.table.mu.Lock()
+	lanes := slices.Clone(w.table.lanes)
+	w.table.mu.Unlock()
+	for i, lane := range lanes {
+		if lane.owner == r.owner {
+			w.table.insert(keyOfLane(w.table, int32(i)))
 		}
 	}
 }
