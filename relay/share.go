@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/outbox-relay/outbox/internal/engine"
 )
 
 // share keeps a relay's lanes at its fair share of the source's; the package comment shows the states of a lane. It runs on one goroutine, the only one that
@@ -93,7 +95,7 @@ func (s *share) look(ctx context.Context, now time.Time) error {
 		s.requested.set()
 	}
 	if silent := s.gate.silentFor(); s.outdone(v, silent) {
-		return fmt.Errorf("nothing acknowledged for %s: %w", rounded(silent), errResigned)
+		return fmt.Errorf("nothing acknowledged for %s: %w", engine.Rounded(silent), errResigned)
 	}
 	held := s.keeper.current().Lanes
 	over := len(held) - Share(s.info.Lanes, v.Relays)
