@@ -107,10 +107,7 @@ func restartRelay(l *lab, s step) func() {
 	r := l.relays[s.relay]
 	begun := time.Now()
 	if !r.stop() {
-		l.begin(history.Fault{What: r.name() + " could not stop in order", Repeats: true})()
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.faults[len(l.faults)-1].From = begun
+		l.begin(history.Fault{What: r.name() + " could not stop in order", From: begun, Repeats: true})()
 	}
 	return r.start
 }

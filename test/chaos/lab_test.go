@@ -207,9 +207,11 @@ func (l *lab) await(what string, holds func() bool) {
 	}
 }
 
-// begin writes a fault down; over tells that everything is as before.
+// begin writes a fault down, that begins now or has begun at its From; over tells that everything is as before.
 func (l *lab) begin(f history.Fault) (over func()) {
-	f.From = time.Now()
+	if f.From.IsZero() {
+		f.From = time.Now()
+	}
 	f.Until = f.From.Add(time.Hour)
 	fault := &f
 	l.mu.Lock()
