@@ -241,7 +241,8 @@ func (r *reader) awaitSettled(ctx context.Context) (done bool, err error) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		gaining := r.gaining() || r.lanesFree()
+		free := r.lanesFree() // asked first: a lane that was taken is to be read before it stops being free
+		gaining := r.gaining() || free
 		released, inFlight := r.gate.rest()
 		if released && r.untilReread() <= 0 {
 			return false, nil

@@ -147,16 +147,17 @@ func (s *share) take(ctx context.Context) error {
 	if !ok || err != nil {
 		return err
 	}
+	gained := slices.DeleteFunc(slices.Clone(now.Lanes), func(l int32) bool { return slices.Contains(held.Lanes, l) })
+	// First they are to be read, then they are this relay's: with Config.Once nothing may seem to be done in between.
+	s.mu.Lock()
+	s.gained = append(s.gained, gained...)
+	s.mu.Unlock()
 	s.keeper.adopt(now)
 	s.noteLanes(now)
-	gained := slices.DeleteFunc(slices.Clone(now.Lanes), func(l int32) bool { return slices.Contains(held.Lanes, l) })
 	if len(gained) == 0 {
 		return nil
 	}
 	s.cfg.Logger.Info("lanes taken", "table", s.info.Name, "which", ranges(gained), "gained", len(gained), "lanes", len(now.Lanes), "of", s.info.Lanes)
-	s.mu.Lock()
-	s.gained = append(s.gained, gained...)
-	s.mu.Unlock()
 	s.toGain.set()
 	return nil
 }
