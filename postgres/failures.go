@@ -10,7 +10,7 @@ import (
 	"github.com/outbox-relay/outbox/relay"
 )
 
-// failures keeps which keys are parked, and carries out what operators ask for.
+// failures keeps what was tried in vain and which keys are parked, and carries out what operators ask for.
 type failures struct {
 	db  runner
 	row sourceRow
@@ -54,7 +54,7 @@ func (f *failures) Park(ctx context.Context, claim relay.Claim, p relay.ParkedKe
 		if err := holdLane(ctx, tx, f.row.id, claim, lane); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, fmt.Sprintf(`
+		tag, err := tx.Exec(ctx, fmt.Sprintf(`
 INSERT INTO outbox.parked_key AS k (source, topic, key_hash, partition_key, lane, id, event_id, event_type, code, reason)
 SELECT $1, $2, $3, $4, $5, t.id, t.event_id, $8, $9, $10 FROM %s t
 WHERE t.id = $6 AND t.event_id = $7 AND t.published_at IS NULL
@@ -63,7 +63,10 @@ ON CONFLICT (source, key_hash) DO UPDATE SET
     parked_at = CASE WHEN k.event_id = excluded.event_id THEN k.parked_at ELSE excluded.parked_at END`, f.row.table.sql()),
 			f.row.id, p.Topic, keyHash(p.Key), p.PartitionKey, lane,
 			p.Event.ID, p.Event.EventID, p.EventType, p.Code, f.row.storable(p.Reason))
-		return err
+		if err != nil || tag.RowsAffected() == 0 {
+			return err
+		}
+		return f.record(ctx, tx, relay.FailedEvent{Key: p.Key, Event: p.Event, EventType: p.EventType, Code: p.Code, Reason: p.Reason}, nil)
 	})
 	if err != nil {
 		return fmt.Errorf("park a key of topic %s of %s: %w", p.Topic, f.row.table, err)

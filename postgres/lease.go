@@ -31,6 +31,8 @@ type leases struct {
 type leased struct {
 	lane  int32
 	epoch int64
+	// abandoned tells that the owner before has not given it back.
+	abandoned bool
 }
 
 // Claim implements [relay.Leases].
@@ -74,6 +76,9 @@ func claimOf(owner relay.Owner, lanes []leased) relay.Claim {
 	c := relay.Claim{Owner: owner}
 	for _, l := range lanes {
 		c.Lanes, c.Epochs = append(c.Lanes, l.lane), append(c.Epochs, l.epoch)
+		if l.abandoned {
+			c.Abandoned = append(c.Abandoned, l.lane)
+		}
 	}
 	return c
 }
@@ -147,7 +152,7 @@ func (l *leases) share(ctx context.Context, tx pgx.Tx, owner uuid.UUID, ttl time
 		return nil, err
 	}
 	for i, lane := range held.Lanes {
-		if !slices.Contains(mine, leased{lane, held.Epochs[i]}) {
+		if !slices.Contains(mine, leased{lane: lane, epoch: held.Epochs[i]}) {
 			return nil, fmt.Errorf("lane %d: %w", lane, relay.ErrLeaseLost)
 		}
 	}
@@ -180,7 +185,7 @@ WITH mine AS MATERIALIZED (
 )
 UPDATE outbox.lane l SET expires_at = clock_timestamp() + $3::bigint * interval '1 microsecond', epoch = epoch + $4::boolean::integer
 FROM mine WHERE l.source = $1 AND l.lane = mine.lane
-RETURNING l.lane, l.epoch`, source, owner, ttl.Microseconds(), anew)
+RETURNING l.lane, l.epoch, false`, source, owner, ttl.Microseconds(), anew)
 	if err != nil {
 		return nil, fmt.Errorf("prolong the lanes: %w", err)
 	}
@@ -196,12 +201,12 @@ RETURNING l.lane, l.epoch`, source, owner, ttl.Microseconds(), anew)
 func takeFree(ctx context.Context, tx pgx.Tx, source, owner uuid.UUID, ttl time.Duration, limit int) ([]leased, error) {
 	rows, err := tx.Query(ctx, `
 WITH free AS MATERIALIZED (
-    SELECT lane FROM outbox.lane WHERE source = $1 AND (owner IS NULL OR expires_at <= clock_timestamp())
+    SELECT lane, owner IS NOT NULL AS abandoned FROM outbox.lane WHERE source = $1 AND (owner IS NULL OR expires_at <= clock_timestamp())
     ORDER BY lane LIMIT $4 FOR UPDATE SKIP LOCKED
 )
 UPDATE outbox.lane l SET epoch = l.epoch + 1, owner = $2, expires_at = clock_timestamp() + $3::bigint * interval '1 microsecond'
 FROM free WHERE l.source = $1 AND l.lane = free.lane
-RETURNING l.lane, l.epoch`, source, owner, ttl.Microseconds(), limit)
+RETURNING l.lane, l.epoch, free.abandoned`, source, owner, ttl.Microseconds(), limit)
 	if err != nil {
 		return nil, fmt.Errorf("take lanes: %w", err)
 	}
@@ -213,6 +218,6 @@ RETURNING l.lane, l.epoch`, source, owner, ttl.Microseconds(), limit)
 }
 
 func scanLeased(row pgx.CollectableRow) (l leased, err error) {
-	err = row.Scan(&l.lane, &l.epoch)
+	err = row.Scan(&l.lane, &l.epoch, &l.abandoned)
 	return l, err
 }

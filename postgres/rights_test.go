@@ -31,7 +31,7 @@ GRANT SELECT ON TABLE outbox.source, outbox.released TO %[1]s;
 GRANT UPDATE (first_published_at) ON TABLE outbox.source TO %[1]s;
 GRANT SELECT, UPDATE ON TABLE outbox.lane, outbox.request TO %[1]s;
 GRANT SELECT, INSERT, UPDATE ON TABLE outbox.dead_event TO %[1]s;
-GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE outbox.relay, outbox.parked_key, outbox.held_topic TO %[1]s;
+GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE outbox.relay, outbox.parked_key, outbox.held_topic, outbox.failure TO %[1]s;
 END $do$`, role))
 	return as(t, db, role)
 }

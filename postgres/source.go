@@ -288,6 +288,60 @@ func (s *Source) Park(ctx context.Context, claim relay.Claim, p relay.ParkedKey)
 	return o.failures.Park(ctx, claim, p)
 }
 
+// Failing implements [relay.Attempts].
+func (s *Source) Failing(ctx context.Context, lanes []int32) ([]relay.Failing, error) {
+	o, err := s.now("read what has failed of")
+	if err != nil {
+		return nil, err
+	}
+	return o.failures.Failing(ctx, lanes)
+}
+
+// Retry implements [relay.Attempts].
+func (s *Source) Retry(ctx context.Context, claim relay.Claim, e relay.FailedEvent, wait time.Duration) error {
+	o, err := s.now("write down a failed event of")
+	if err != nil {
+		return err
+	}
+	return o.failures.Retry(ctx, claim, e, wait)
+}
+
+// Due implements [relay.Attempts].
+func (s *Source) Due(ctx context.Context, claim relay.Claim) ([]relay.Failing, error) {
+	o, err := s.now("look for events to be tried again of")
+	if err != nil {
+		return nil, err
+	}
+	return o.failures.Due(ctx, claim)
+}
+
+// Bury implements [relay.Attempts].
+func (s *Source) Bury(ctx context.Context, claim relay.Claim, d relay.DeadEvent) (buried bool, err error) {
+	o, err := s.now("bury an event of")
+	if err != nil {
+		return false, err
+	}
+	return o.failures.Bury(ctx, claim, d)
+}
+
+// Begin implements [relay.Attempts].
+func (s *Source) Begin(ctx context.Context, claim relay.Claim, events []*relay.Event) error {
+	o, err := s.now("begin to publish events of")
+	if err != nil {
+		return err
+	}
+	return o.failures.Begin(ctx, claim, events)
+}
+
+// Clear implements [relay.Attempts].
+func (s *Source) Clear(ctx context.Context, published, survived []relay.Ref) error {
+	o, err := s.now("forget attempts with events of")
+	if err != nil {
+		return err
+	}
+	return o.failures.Clear(ctx, published, survived)
+}
+
 // HoldTopics implements [relay.Failures].
 func (s *Source) HoldTopics(ctx context.Context, owner relay.Owner, held []relay.HeldTopic) error {
 	o, err := s.now("write down held topics")

@@ -41,6 +41,9 @@ type Config struct {
 	// StallTimeout is after how long without an acknowledgement, with events outstanding, publishing counts as stalled; with Once the
 	// relay gives up after twice that time. Default 15 s.
 	StallTimeout time.Duration
+	// Policies say what becomes of events that cannot be published; the first whose pattern is the event's topic counts. Without one, and by default, the event's
+	// key is parked.
+	Policies []Policy
 	// Topics are names that must exist when the relay starts.
 	Topics []string
 	// Once makes Run end when everything is published that was committed when it began and can be.
@@ -72,6 +75,11 @@ func (c Config) withDefaults() Config {
 	c.LookInterval = cmp.Or(c.LookInterval, 400*time.Millisecond)
 	c.StartTimeout = cmp.Or(c.StartTimeout, 30*time.Second)
 	c.StallTimeout = cmp.Or(c.StallTimeout, 15*time.Second)
+	policies := make([]Policy, len(c.Policies))
+	for i, p := range c.Policies {
+		policies[i] = p.withDefaults()
+	}
+	c.Policies = policies
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -102,6 +110,11 @@ func (c Config) validate(maxDelay time.Duration) error {
 	positive("TopicCheckInterval", int64(c.TopicCheckInterval))
 	positive("LookInterval", int64(c.LookInterval))
 	positive("StallTimeout", int64(c.StallTimeout))
+	for _, p := range c.Policies {
+		if err := p.validate(); err != nil {
+			errs = append(errs, err)
+		}
+	}
 	errs = append(errs, engine.CheckLeaseTTL(c.LeaseTTL, maxDelay))
 	return errors.Join(errs...)
 }

@@ -58,6 +58,8 @@ type PublishError struct {
 	Code string
 	// Topic is where it happened; "" when it concerns none.
 	Topic string
+	// Passing tells, with ClassEvent, that time alone may cure it: the same event may be taken later.
+	Passing bool
 	// Err says it to people: what, where, and what to do. It holds no payload and no secret.
 	Err error
 }

@@ -112,6 +112,9 @@ func (s *fakeSource) Claim(ctx context.Context, owner Owner, ttl time.Duration, 
 				if l.taken() || mine >= most {
 					continue
 				}
+				if l.owner != (Owner{}) {
+					c.Abandoned = append(c.Abandoned, int32(i))
+				}
 				l.owner = owner
 				l.epoch++
 				mine++
@@ -225,6 +228,7 @@ func (s *fakeSource) Park(ctx context.Context, c Claim, p ParkedKey) error {
 			return err
 		}
 		s.table.parked[p.Key] = p
+		s.table.fail(FailedEvent{p.Key, p.Event, p.EventType, p.Code, p.Reason}).due = time.Time{}
 		return nil
 	})
 }

@@ -13,11 +13,12 @@ import (
 type fakeTable struct {
 	mu sync.Mutex
 	// rows are in the order of their ids, which begin with 1.
-	rows           []*fakeRow
-	lanes          []fakeLane
-	relays         map[uuid.UUID]*fakeRelay
-	parked         map[Key]ParkedKey
-	held           []HeldTopic
+	rows   []*fakeRow
+	lanes  []fakeLane
+	relays map[uuid.UUID]*fakeRelay
+	parked map[Key]ParkedKey
+	held   []HeldTopic
+	fakeAttempts
 	requests       []fakeRequest
 	firstPublished time.Time
 	// statements are the sizes of the statements that settled.

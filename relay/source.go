@@ -17,6 +17,7 @@ type Source interface {
 	Settler
 	Leases
 	Failures
+	Attempts
 
 	// Open makes the connections that a term needs, or finds them healthy, and returns what the source says of itself. A server in
 	// recovery is refused. ctx bounds the call, not the life of the connections.
@@ -139,6 +140,9 @@ type Claim struct {
 	// Lanes, in ascending order, and Epochs are the lanes and the epoch of each.
 	Lanes  []int32
 	Epochs []int64
+	// Abandoned are those of the lanes that were taken by this claim and that their owner before had let run out instead of giving them back: it may have died of
+	// an event.
+	Abandoned []int32
 }
 
 // Standing is what a relay has shown since it registered, and so how it counts among the others.
@@ -185,7 +189,7 @@ type View struct {
 type Failures interface {
 	// ParkedKeys returns the keys of the given lanes that are parked, each with the event that stops it.
 	ParkedKeys(ctx context.Context, lanes []int32) ([]ParkedKey, error)
-	// Park stops a key: at its event, for a reason.
+	// Park stops a key: at its event, for a reason. It counts as a failed attempt with the event.
 	Park(ctx context.Context, claim Claim, p ParkedKey) error
 	// HoldTopics writes down which topics the owner cannot publish to now, in place of what it wrote before. What it wrote goes with its
 	// registration.

@@ -1,0 +1,85 @@
+package relay
+
+import (
+	"context"
+	"time"
+)
+
+// Attempts keeps, in the database, what was tried with single events that could not be published. A record goes when its event is in Kafka or dead.
+// Changes compare the claim's owner and epoch in their own statement or transaction and return ErrLeaseLost when another relay has taken over.
+type Attempts interface {
+	// Failing returns the records of the given lanes, and removes those whose events are not unpublished any more.
+	Failing(ctx context.Context, lanes []int32) ([]Failing, error)
+	// Retry writes down a failed attempt, and that the next one is due after wait, by the database's clock.
+	Retry(ctx context.Context, claim Claim, f FailedEvent, wait time.Duration) error
+	// Due returns which events of the claim's lanes are to be tried again now: their time has come, by the database's clock. It returns each only once, so that
+	// several relays do not try more often than one.
+	Due(ctx context.Context, claim Claim) ([]Failing, error)
+	// Bury writes down a failed attempt and moves the event whole to the dead ones, in one statement. It returns false when the event is not unpublished
+	// any more: somebody has settled or removed it meanwhile. An error that is a *RefusedError is the database's answer to this event, and to try again is no use.
+	Bury(ctx context.Context, claim Claim, d DeadEvent) (buried bool, err error)
+	// Begin writes down that events of the claim's lanes are about to be published, before anything of them is made: one attempt each, as if it had ended the
+	// relay. Clear takes that back, or the whole record of an event that is in Kafka.
+	Begin(ctx context.Context, claim Claim, events []*Event) error
+	Clear(ctx context.Context, published, survived []Ref) error
+}
+
+// CodeCrashLoop is the code of an event that has ended one relay after the other.
+const CodeCrashLoop = "CRASH_LOOP"
+
+// Failing is the record of an event.
+type Failing struct {
+	Key
+	// Event is the row.
+	Event Ref
+	// Attempts is how often it has failed; outages and neighbours' failures do not count.
+	Attempts int
+	// Crashes is how many relays have ended while it was being published, so far as they had time to say that they would.
+	Crashes int
+	// Waits tells that another attempt is to be made, In after how long by the database's clock.
+	Waits bool
+	In    time.Duration
+}
+
+// FailedEvent is an event with what went wrong.
+type FailedEvent struct {
+	Key
+	// Event is the row, EventType its type.
+	Event     Ref
+	EventType string
+	// Code is a stable name of the reason, such as MESSAGE_TOO_LARGE; Reason says it to people: what, where, and what to do.
+	Code, Reason string
+}
+
+// DeadEvent is an event that is given up.
+type DeadEvent struct {
+	FailedEvent
+	// By is who gives it up, for people: "relay NAME", or an operator.
+	By string
+}
+
+// RefusedError is the database's refusal of a change that waiting does not mend, such as a missing right.
+type RefusedError struct{ Err error }
+
+func (e *RefusedError) Error() string { return e.Err.Error() }
+
+func (e *RefusedError) Unwrap() error { return e.Err }
+
+// Letterer is an optional ability of a [Publisher]: it sends events to dead-letter topics.
+type Letterer interface {
+	// PublishLetter sends the event's key, value and headers to another topic, with the letter's own headers. Of an event that cannot be made into a record it sends what
+	// can be. done is called as for Publish, with the outcome.
+	PublishLetter(l Letter, done func(error))
+}
+
+// Letter is an event on its way to a dead-letter topic.
+type Letter struct {
+	// Topic is where it goes.
+	Topic string
+	// Event is the event as it was read.
+	Event *Event
+	// Code and Reason are why it is given up, Attempts after how many, At when.
+	Code, Reason string
+	Attempts     int
+	At           time.Time
+}

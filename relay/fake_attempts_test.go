@@ -1,0 +1,159 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+)
+
+// fakeFailing is the record of an event; due is zero when no attempt is planned.
+type fakeFailing struct {
+	Failing
+	due time.Time
+	// last is the last error's code, reasons all of the reasons.
+	last    string
+	reasons []string
+	// at are the times of the attempts that have failed.
+	at []time.Time
+}
+
+// fakeAttempts is what a table keeps of failed attempts and dead events.
+type fakeAttempts struct {
+	failing map[Ref]*fakeFailing
+	dead    []DeadEvent
+	// keeps tells that the table lets no row be deleted.
+	keeps bool
+}
+
+func (f *fakeTable) failingOf(key Key, ref Ref) *fakeFailing {
+	r := f.failing[ref]
+	if r == nil {
+		if f.failing == nil {
+			f.failing = map[Ref]*fakeFailing{}
+		}
+		r = &fakeFailing{Failing: Failing{Key: key, Event: ref}}
+		f.failing[ref] = r
+	}
+	return r
+}
+
+// fail counts a failed attempt.
+func (f *fakeTable) fail(e FailedEvent) *fakeFailing {
+	r := f.failingOf(e.Key, e.Event)
+	if e.Code == CodeCrashLoop {
+		r.Attempts, r.Crashes = r.Attempts+r.Crashes, 0
+	} else {
+		r.Attempts++
+	}
+	r.last = e.Code
+	r.reasons = append(r.reasons, e.Reason)
+	r.at = append(r.at, time.Now())
+	return r
+}
+
+// record returns a copy of the record of an event; false when there is none.
+func (f *fakeTable) record(ref Ref) (fakeFailing, bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	r := f.failing[ref]
+	if r == nil {
+		return fakeFailing{}, false
+	}
+	return *r, true
+}
+
+func (f *fakeTable) deadEvents() []DeadEvent {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.dead)
+}
+
+func (s *fakeSource) Failing(ctx context.Context, lanes []int32) (all []Failing, err error) {
+	err = s.call(ctx, "failing", func() error {
+		for ref, r := range s.table.failing {
+			if !slices.Contains(lanes, s.table.lane(r.Key)) {
+				continue
+			}
+			if s.table.row(ref).published {
+				delete(s.table.failing, ref)
+				continue
+			}
+			r.Waits, r.In = !r.due.IsZero(), max(0, time.Until(r.due))
+			all = append(all, r.Failing)
+		}
+		return nil
+	})
+	return all, err
+}
+
+func (s *fakeSource) Retry(ctx context.Context, c Claim, e FailedEvent, wait time.Duration) error {
+	return s.call(ctx, "retry", func() error {
+		if err := s.ownsLane(c, s.table.lane(e.Key)); err != nil {
+			return err
+		}
+		s.table.fail(e).due = time.Now().Add(wait)
+		return nil
+	})
+}
+
+func (s *fakeSource) Due(ctx context.Context, c Claim) (due []Failing, err error) {
+	err = s.call(ctx, "due", func() error {
+		for _, r := range s.table.failing {
+			if s.ownsLane(c, s.table.lane(r.Key)) == nil && !r.due.IsZero() && !r.due.After(time.Now()) {
+				r.due = time.Time{}
+				due = append(due, r.Failing)
+			}
+		}
+		return nil
+	})
+	return due, err
+}
+
+func (s *fakeSource) Bury(ctx context.Context, c Claim, d DeadEvent) (buried bool, err error) {
+	err = s.call(ctx, "bury", func() error {
+		if err := s.ownsLane(c, s.table.lane(d.Key)); err != nil {
+			return err
+		}
+		if s.table.keeps {
+			return &RefusedError{errors.New("permission denied")}
+		}
+		row := s.table.row(d.Event)
+		buried = !row.published
+		if buried {
+			row.published = true
+			s.table.dead = append(s.table.dead, d)
+			delete(s.table.failing, d.Event)
+		}
+		return nil
+	})
+	return buried, err
+}
+
+func (s *fakeSource) Begin(ctx context.Context, c Claim, events []*Event) error {
+	return s.call(ctx, "begin", func() error {
+		for _, e := range events {
+			if err := s.ownsLane(c, s.table.lane(e.Key())); err != nil {
+				return err
+			}
+			s.table.failingOf(e.Key(), e.Ref()).Crashes++
+		}
+		return nil
+	})
+}
+
+func (s *fakeSource) Clear(ctx context.Context, published, survived []Ref) error {
+	return s.call(ctx, "clear", func() error {
+		for _, ref := range published {
+			delete(s.table.failing, ref)
+		}
+		for _, ref := range survived {
+			if r := s.table.failing[ref]; r != nil {
+				if r.Crashes = 0; r.Attempts == 0 {
+					delete(s.table.failing, ref)
+				}
+			}
+		}
+		return nil
+	})
+}
