@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/outbox-relay/outbox/internal/devaccount"
 )
 
 const (
@@ -42,7 +44,7 @@ type Options struct {
 type Bouncer struct {
 	options Options
 	program program
-	account *account
+	account *devaccount.Account
 	dir     string
 	server  *pgconn.Config
 
@@ -60,7 +62,7 @@ func Start(ctx context.Context, o Options) (*Bouncer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find PgBouncer: %w", err)
 	}
-	a, err := unprivileged()
+	a, err := devaccount.Unprivileged("PgBouncer")
 	if err != nil {
 		return nil, fmt.Errorf("choose the user of PgBouncer: %w", err)
 	}
@@ -68,7 +70,7 @@ func Start(ctx context.Context, o Options) (*Bouncer, error) {
 	if b.dir, err = os.MkdirTemp("", "outbox-bouncer-"); err != nil {
 		return nil, fmt.Errorf("make the folder of PgBouncer: %w", err)
 	}
-	if err := errors.Join(b.writeSettings(), a.own(b.dir)); err != nil {
+	if err := errors.Join(b.writeSettings(), a.Own(b.dir)); err != nil {
 		return nil, errors.Join(fmt.Errorf("write the settings of PgBouncer: %w", err), b.Cleanup())
 	}
 	if err := b.Start(ctx); err != nil {

@@ -13,6 +13,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/outbox-relay/outbox/internal/devaccount"
 )
 
 // release is one of Debian's, with the packages that its PgBouncer needs down to the C library: with that and its own loader the program
@@ -48,7 +50,7 @@ func fetch(ctx context.Context, version string) (program, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, fetchLimit)
 	defer cancel()
-	cache, err := cacheFolder()
+	cache, err := devaccount.CacheFolder("outbox-devbouncer")
 	if err != nil {
 		return program{}, err
 	}
@@ -103,20 +105,6 @@ func run(cmd *exec.Cmd) error {
 		return fmt.Errorf("run %s: %w: %s", filepath.Base(cmd.Path), err, strings.TrimSpace(string(out[max(0, len(out)-size):])))
 	}
 	return nil
-}
-
-// cacheFolder is where fetched programs stay. The one of root is outside its home: the bouncer runs as another user, who has to reach it.
-func cacheFolder() (string, error) {
-	base := "/var/cache"
-	if os.Geteuid() != 0 {
-		dir, err := os.UserCacheDir()
-		if err != nil {
-			return "", err
-		}
-		base = dir
-	}
-	dir := filepath.Join(base, "outbox-devbouncer")
-	return dir, os.MkdirAll(dir, 0o755)
 }
 
 // lock waits until no other process holds the file locked.

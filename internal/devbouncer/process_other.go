@@ -2,9 +2,13 @@
 
 package devbouncer
 
-import "syscall"
+import (
+	"syscall"
+
+	"github.com/outbox-relay/outbox/internal/devaccount"
+)
 
 // attributes cannot bind the program to this process: a killed test leaves its bouncer running.
-func attributes(a *account) *syscall.SysProcAttr {
-	return &syscall.SysProcAttr{Setsid: true, Credential: a.credential()}
+func attributes(a *devaccount.Account) *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Setsid: true, Credential: a.Credential()}
 }

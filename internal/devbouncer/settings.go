@@ -56,7 +56,7 @@ func (b *Bouncer) writeSettings() error {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			return err
 		}
-		if err := b.account.own(path); err != nil {
+		if err := b.account.Own(path); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"time"
+
+	"github.com/outbox-relay/outbox/internal/devaccount"
 )
 
 // startLimit is how long a server may take to answer when the context sets no nearer deadline; crash recovery is included.
@@ -34,7 +36,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find PostgreSQL: %w", err)
 	}
-	acc, err := unprivileged()
+	acc, err := devaccount.Unprivileged("PostgreSQL")
 	if err != nil {
 		return nil, fmt.Errorf("choose the user of PostgreSQL: %w", err)
 	}

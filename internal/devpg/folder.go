@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/outbox-relay/outbox/internal/devaccount"
 )
 
 // folderPrefix begins the name of every folder that this package makes under the temporary one.
@@ -20,7 +22,7 @@ func (f *folder) data() string { return filepath.Join(f.path, "data") }
 func (f *folder) log() string  { return filepath.Join(f.path, "server.log") }
 
 // openFolder makes or opens a folder that acc can work in. dir is "" for a throw-away one.
-func openFolder(dir string, acc *account) (*folder, error) {
+func openFolder(dir string, acc *devaccount.Account) (*folder, error) {
 	f := &folder{path: dir, keep: dir != ""}
 	if !f.keep {
 		sweepFolders(os.TempDir(), time.Now())
@@ -39,7 +41,7 @@ func openFolder(dir string, acc *account) (*folder, error) {
 	return f, nil
 }
 
-func (f *folder) prepare(acc *account) error {
+func (f *folder) prepare(acc *devaccount.Account) error {
 	if err := os.MkdirAll(f.data(), 0o700); err != nil {
 		return err
 	}
@@ -58,7 +60,7 @@ func (f *folder) prepare(acc *account) error {
 	if err := os.Chmod(f.path, 0o755); err != nil {
 		return err
 	}
-	return acc.own(f.data())
+	return acc.Own(f.data())
 }
 
 // close gives the folder up, and removes it if it was made for one server.

@@ -8,6 +8,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/outbox-relay/outbox/internal/devaccount"
 )
 
 // superuser owns every cluster that this package makes; it needs no password.
@@ -20,7 +22,7 @@ const stopLimit = 20 * time.Second
 type Server struct {
 	options  Options
 	bin      binaries
-	account  *account
+	account  *devaccount.Account
 	folder   *folder
 	watchdog *watchdog
 	port     int

@@ -6,19 +6,13 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+
+	"github.com/outbox-relay/outbox/internal/devaccount"
 )
 
 var errSystem = errors.New("throw-away servers need Linux or macOS; use a PostgreSQL server of your own")
 
-type account struct{}
-
-func unprivileged() (*account, error) { return nil, errSystem }
-
-func (*account) own(string) error { return nil }
-
-func (*account) String() string { return "this user" }
-
-func detach(*exec.Cmd, *account) {}
+func detach(*exec.Cmd, *devaccount.Account) {}
 
 var (
 	signalFast      = os.Interrupt

@@ -7,56 +7,14 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/user"
-	"strconv"
 	"syscall"
+
+	"github.com/outbox-relay/outbox/internal/devaccount"
 )
 
-// account is the user that the server runs as; nil is the user of this process.
-type account struct {
-	name     string
-	uid, gid uint32
-}
-
-// unprivileged chooses the account: the server refuses to run as root, so root gives it to another user.
-func unprivileged() (*account, error) {
-	if os.Geteuid() != 0 {
-		return nil, nil
-	}
-	for _, name := range []string{"postgres", "nobody"} {
-		u, err := user.Lookup(name)
-		if err != nil {
-			continue
-		}
-		uid, errUID := strconv.ParseUint(u.Uid, 10, 32)
-		gid, errGID := strconv.ParseUint(u.Gid, 10, 32)
-		if errUID == nil && errGID == nil && uid != 0 {
-			return &account{name, uint32(uid), uint32(gid)}, nil
-		}
-	}
-	return nil, errors.New("PostgreSQL does not run as root, and there is neither a user postgres nor nobody; add one, or run as another user")
-}
-
-func (a *account) own(path string) error {
-	if a == nil {
-		return nil
-	}
-	return os.Chown(path, int(a.uid), int(a.gid))
-}
-
-func (a *account) String() string {
-	if a == nil {
-		return "this user"
-	}
-	return "user " + a.name
-}
-
 // detach gives the command a session of its own, so that Ctrl-C in a terminal reaches only this process, and the account.
-func detach(cmd *exec.Cmd, a *account) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if a != nil {
-		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: a.uid, Gid: a.gid}
-	}
+func detach(cmd *exec.Cmd, a *devaccount.Account) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: a.Credential()}
 }
 
 // The signals that end a server: fast, immediate, and without mercy.
