@@ -14,13 +14,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outbox-relay/outbox/competing"
+	"github.com/outbox-relay/outbox/internal/await"
+	"github.com/outbox-relay/outbox/internal/kafkatest"
 	"github.com/outbox-relay/outbox/internal/pgtest"
 	"github.com/outbox-relay/outbox/kafka"
 	"github.com/outbox-relay/outbox/postgres"
 )
-
-// patience bounds every wait of a test; nothing is expected to take nearly as long.
-const patience = 60 * time.Second
 
 // topic exists in every world.
 const topic = "order-service.order.confirmed"
@@ -133,20 +132,9 @@ func (w *world) unpublished() int {
 	return w.count(`SELECT count(*) FROM outbox_event WHERE published_at IS NULL`)
 }
 
-// eventually polls until ok.
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			w.t.Fatal("waited in vain: " + what)
-		}
-	}
+	await.Until(w.t, what, ok)
 }
 
 func (w *world) client(opts ...kgo.Opt) *kgo.Client {
@@ -159,27 +147,9 @@ func (w *world) client(opts ...kgo.Opt) *kgo.Client {
 	return cl
 }
 
-// records returns all that the topic holds now.
 func (w *world) records(of string) []*kgo.Record {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
-	defer cancel()
-	ends, err := kadm.NewClient(w.client()).ListEndOffsets(ctx, of)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	var n int64
-	ends.Each(func(o kadm.ListedOffset) { n += o.Offset })
-	cl := w.client(kgo.ConsumeTopics(of), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	var records []*kgo.Record
-	for int64(len(records)) < n {
-		fetches := cl.PollFetches(ctx)
-		if err := fetches.Err0(); err != nil {
-			w.t.Fatalf("read %s: %v after %d of %d records", of, err, len(records), n)
-		}
-		records = append(records, fetches.Records()...)
-	}
-	return records
+	return kafkatest.Records(w.t, w.cluster.ListenAddrs(), of)
 }
 
 // eventID is the record's header x-event-id.

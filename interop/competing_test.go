@@ -8,13 +8,11 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
-)
 
-// patience bounds every wait; nothing is expected to take nearly as long.
-const patience = 2 * time.Minute
+	"github.com/outbox-relay/outbox/internal/await"
+)
 
 // start runs a program until the test ends.
 func (w *world) start(name string, args ...string) *exec.Cmd {
@@ -77,17 +75,7 @@ func (w *world) byOurs() int {
 
 func (w *world) eventually(what string, ok func() bool) {
 	w.t.Helper()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			w.t.Fatal("waited in vain: " + what)
-		}
-	}
+	await.Until(w.t, what, ok)
 }
 
 func (w *world) allPublished() {

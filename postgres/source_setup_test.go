@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/await"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -119,20 +120,9 @@ func reconfigured(t *testing.T, db *pgxpool.Pool, change func(*pgxpool.Config)) 
 	return pool
 }
 
-// eventually polls until ok, and fails the test when it takes much longer than it ever should.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(30 * time.Second)
-	defer deadline.Stop()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline.C:
-			t.Fatal("waited in vain: " + what)
-		}
-	}
+	await.Until(t, what, ok)
 }
 
 func published(t *testing.T, db *pgxpool.Pool) []int64 {

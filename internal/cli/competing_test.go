@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outbox-relay/outbox/internal/await"
 	"github.com/outbox-relay/outbox/internal/config"
 	"github.com/outbox-relay/outbox/internal/pgtest"
 )
@@ -33,7 +34,7 @@ func TestTheModesRefuseEachOtherWhileARelayLives(t *testing.T) {
 				code, _ := run(ctx, "relay", "--mode", mode)
 				ended <- code
 			}()
-			await(t, "the status tells of the relay", func() bool {
+			await.Until(t, "the status tells of the relay", func() bool {
 				_, printed := run(t.Context(), "status")
 				return strings.Contains(printed, refusal.status)
 			})
@@ -73,12 +74,12 @@ VALUES (gen_random_uuid(), 'Order', '1', 'order.placed.v1', '{}', 'shop.missing'
 	}
 
 	const of = `{source="public.outbox_event"} `
-	await(t, "the metrics count the topic and the key, and no parked key", func() bool {
+	await.Until(t, "the metrics count the topic and the key, and no parked key", func() bool {
 		_, body := get(t, server.URL+"/metrics")
 		return strings.Contains(body, "\noutbox_held_topics"+of+"1\n") && strings.Contains(body, "\noutbox_held_keys"+of+"1\n") &&
 			strings.Contains(body, "\noutbox_parked_keys"+of+"0\n")
 	})
-	await(t, "the status shows the topic and where the key is told of", func() bool {
+	await.Until(t, "the status shows the topic and where the key is told of", func() bool {
 		_, printed := run("status")
 		return strings.Contains(printed, "UNKNOWN_TOPIC_OR_PARTITION") && strings.Contains(printed, "outbox_held_keys")
 	})

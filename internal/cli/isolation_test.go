@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/outbox-relay/outbox/internal/await"
 	"github.com/outbox-relay/outbox/internal/config"
 	"github.com/outbox-relay/outbox/internal/pgtest"
 )
@@ -159,8 +160,8 @@ func sufferFault(t *testing.T, name string) {
 		config.Source{Name: "orders", DatabaseURL: healthy.db.URL, Brokers: well.ListenAddrs(), LeaseTTL: 5 * time.Second})
 	atWork(t, fleet)
 	b.table.write(t, "shop.first", 1)
-	await(t, "the source works", b.table.allPublished(t))
-	await(t, "the healthy source works", isReady(fleet, 1))
+	await.Until(t, "the source works", b.table.allPublished(t))
+	await.Until(t, "the healthy source works", isReady(fleet, 1))
 	engine := fleet.States()[1].Engine
 
 	fault := b.faults()[name]
@@ -168,13 +169,13 @@ func sufferFault(t *testing.T, name string) {
 	if fault.writing == needed {
 		b.table.write(t, b.topic, 10)
 	}
-	await(t, "the trouble is felt", func() bool { return troubled(fleet.States()[0]) })
+	await.Until(t, "the trouble is felt", func() bool { return troubled(fleet.States()[0]) })
 	if fault.writing == possible {
 		b.table.write(t, b.topic, 10)
 	}
 	for range 3 {
 		healthy.write(t, "shop.order", 10)
-		await(t, "the healthy source goes on", healthy.allPublished(t))
+		await.Until(t, "the healthy source goes on", healthy.allPublished(t))
 	}
 	if s := fleet.States()[1]; s.Engine != engine || sourceReady(s) != nil || s.Engine.Stats().LastError != nil {
 		t.Errorf("the healthy source has felt it: %v", sourceReady(s))
@@ -186,8 +187,8 @@ func sufferFault(t *testing.T, name string) {
 	}
 	fault.mend(t)
 	b.table.write(t, b.topic, 10)
-	await(t, "the source has recovered", b.table.allPublished(t))
-	await(t, "it is ready", isReady(fleet, 0))
+	await.Until(t, "the source has recovered", b.table.allPublished(t))
+	await.Until(t, "it is ready", isReady(fleet, 0))
 }
 
 // troubled tells that the source does not publish and knows it.
@@ -232,13 +233,13 @@ func TestAStopHandsTheOtherSourcesOverThoughOneCannotDrain(t *testing.T) {
 		config.Source{Name: "orders", DatabaseURL: healthy.db.URL, Brokers: newCluster(t, "shop.order").ListenAddrs(), LeaseTTL: time.Minute})
 	stop := atWork(t, fleet)
 	b.table.write(t, b.topic, 1)
-	await(t, "the source works", b.table.allPublished(t))
-	await(t, "the healthy source works", isReady(fleet, 1))
+	await.Until(t, "the source works", b.table.allPublished(t))
+	await.Until(t, "the healthy source works", isReady(fleet, 1))
 	b.stopBroker(t)
 	b.table.write(t, b.topic, 3)
-	await(t, "three events are outstanding", func() bool { return fleet.States()[0].Engine.Stats().Outstanding > 0 })
+	await.Until(t, "three events are outstanding", func() bool { return fleet.States()[0].Engine.Stats().Outstanding > 0 })
 	healthy.write(t, "shop.order", 100)
-	await(t, "the healthy source is published", healthy.allPublished(t))
+	await.Until(t, "the healthy source is published", healthy.allPublished(t))
 
 	err := sourceErrors(stop(), true)
 	if err == nil || exitCode(err) != exitFailed || !strings.HasPrefix(err.Error(), "source bills: stopped with ") || strings.Contains(err.Error(), "source orders") {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/outbox-relay/outbox/internal/await"
 	"github.com/outbox-relay/outbox/internal/config"
 	"github.com/outbox-relay/outbox/internal/fleet"
 	"github.com/outbox-relay/outbox/internal/pgtest"
@@ -42,7 +43,7 @@ VALUES (gen_random_uuid(), 'Order', '1', 'order.placed.v1', '{}', $1, '1', now()
 	server := httptest.NewServer(handler(fleet))
 	defer server.Close()
 	insert("shop.order")
-	await(t, "the relay is ready and the event published", func() bool {
+	await.Until(t, "the relay is ready and the event published", func() bool {
 		code, _ := get(t, server.URL+"/readyz")
 		_, body := get(t, server.URL+"/metrics")
 		return code == http.StatusOK && strings.Contains(body, "\noutbox_published_total{source=\"public.outbox_event\"} 1\n")
@@ -52,7 +53,7 @@ VALUES (gen_random_uuid(), 'Order', '1', 'order.placed.v1', '{}', $1, '1', now()
 		t.Errorf("a metric is missing: %s", body)
 	}
 	insert("shop.missing")
-	await(t, "the metrics show what waits", func() bool {
+	await.Until(t, "the metrics show what waits", func() bool {
 		_, body := get(t, server.URL+"/metrics")
 		return strings.Contains(body, "\noutbox_pending{source=\"public.outbox_event\"} 1\n") && strings.Contains(body, "\noutbox_oldest_pending_age_seconds{source=\"public.outbox_event\"} 36") &&
 			strings.Contains(body, "\noutbox_parked_keys{source=\"public.outbox_event\"} 0\n") && strings.Contains(body, `outbox_publish_errors_total{class="topic",source="public.outbox_event"} 1`) &&
@@ -99,21 +100,6 @@ func get(t *testing.T, url string) (code int, body string) {
 		t.Fatal(err)
 	}
 	return response.StatusCode, string(b)
-}
-
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(time.Minute)
-	defer deadline.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("waited in vain: %s", what)
-		case <-tick.C:
-		}
-	}
 }
 
 func TestReadinessHasAReason(t *testing.T) {
@@ -168,8 +154,8 @@ func TestHealthAndMetricsTellTheSourcesApart(t *testing.T) {
 		t.Errorf("before the start: %s", body)
 	}
 	atWork(t, fleet)
-	await(t, "the good source is ready", isReady(fleet, 1))
-	await(t, "the late one has failed", func() bool { return fleet.States()[0].Err != nil })
+	await.Until(t, "the good source is ready", isReady(fleet, 1))
+	await.Until(t, "the late one has failed", func() bool { return fleet.States()[0].Err != nil })
 
 	code, body := get(t, server.URL+"/readyz")
 	if code != http.StatusServiceUnavailable || !strings.HasPrefix(body, "late: does not come up: ") || !strings.Contains(body, "outbox migrate up") ||

@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/outbox-relay/outbox/internal/await"
 	"github.com/outbox-relay/outbox/internal/config"
 	"github.com/outbox-relay/outbox/internal/pgtest"
 	"github.com/outbox-relay/outbox/migrate"
@@ -142,8 +143,8 @@ func TestTwoTablesInOneDatabase(t *testing.T) {
 	orders.write(t, "shop.order", 300)
 	billing.write(t, "shop.invoice", 200)
 	stop := atWork(t, fleet)
-	await(t, "the orders are published", orders.allPublished(t))
-	await(t, "the invoices are published", billing.allPublished(t))
+	await.Until(t, "the orders are published", orders.allPublished(t))
+	await.Until(t, "the invoices are published", billing.allPublished(t))
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -168,8 +169,8 @@ func TestTwoDatabasesWithTheSameTableAndTopicOnOneCluster(t *testing.T) {
 		one.write(t, "shop.order", 20)
 		two.write(t, "shop.order", 30)
 	}
-	await(t, "one is published", one.allPublished(t))
-	await(t, "two is published", two.allPublished(t))
+	await.Until(t, "one is published", one.allPublished(t))
+	await.Until(t, "two is published", two.allPublished(t))
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -185,19 +186,19 @@ func TestASourceThatWasNeverMigratedComesUpWhenItIs(t *testing.T) {
 		config.Source{Name: "late", DatabaseURL: late.db.URL, Brokers: cluster.ListenAddrs()},
 		config.Source{Name: "good", DatabaseURL: good.db.URL, Brokers: cluster.ListenAddrs()})
 	atWork(t, fleet)
-	await(t, "the good source is ready", isReady(fleet, 1))
-	await(t, "the other one says why it is not", func() bool { return fleet.States()[0].Err != nil })
+	await.Until(t, "the good source is ready", isReady(fleet, 1))
+	await.Until(t, "the other one says why it is not", func() bool { return fleet.States()[0].Err != nil })
 	if err := sourceReady(fleet.States()[0]); err == nil || !strings.Contains(err.Error(), "outbox migrate up") {
 		t.Errorf("the reason is %v", err)
 	}
 	good.write(t, "shop.order", 10)
-	await(t, "its events are published", good.allPublished(t))
+	await.Until(t, "its events are published", good.allPublished(t))
 	if _, err := migrate.Up(t.Context(), late.db.Conn(t), migrate.Config{}); err != nil {
 		t.Fatal(err)
 	}
 	late.write(t, "shop.order", 10)
-	await(t, "the events of the late source are published", late.allPublished(t))
-	await(t, "it is ready", isReady(fleet, 0))
+	await.Until(t, "the events of the late source are published", late.allPublished(t))
+	await.Until(t, "it is ready", isReady(fleet, 0))
 }
 
 func TestWithOneSourceAWrongConfigurationEndsTheProcess(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/outbox-relay/outbox/internal/await"
 	"github.com/outbox-relay/outbox/internal/pgtest"
 )
 
@@ -52,7 +53,7 @@ SELECT gen_random_uuid(), 'Order', '1', 'order.placed.v1', '{}', 'shop.order', i
 	}()
 	defer stop()
 	conn := db.Conn(t)
-	await(t, "the events are published", func() bool { return countUnpublished(t, conn) == 0 })
+	await.Until(t, "the events are published", func() bool { return countUnpublished(t, conn) == 0 })
 	var name string
 	if err := conn.QueryRow(t.Context(), "SELECT name FROM outbox.relay").Scan(&name); err != nil || name != "shop-relay-1" {
 		t.Errorf("the relay is registered as %q: %v", name, err)
@@ -107,8 +108,8 @@ func TestAStopHasALineForEachSource(t *testing.T) {
 	one.write(t, "shop.order", 3)
 	two.write(t, "shop.order", 5)
 	log, stop := process(t, "sources:\n- name: one\n  database-url: "+one.db.URL+"\n- name: two\n  database-url: "+two.db.URL+"\n", cluster)
-	await(t, "one is published", one.allPublished(t))
-	await(t, "two is published", two.allPublished(t))
+	await.Until(t, "one is published", one.allPublished(t))
+	await.Until(t, "two is published", two.allPublished(t))
 	if code := stop(); code != exitOK {
 		t.Errorf("ended with %d: %s", code, log)
 	}
@@ -128,8 +129,8 @@ func TestASourceThatNeverCameUpIsNamedAtTheEnd(t *testing.T) {
 	good, late := table{pgtest.New(t), "outbox_event"}, pgtest.New(t, pgtest.Empty)
 	good.write(t, "shop.order", 3)
 	log, stop := process(t, "sources:\n- name: late\n  database-url: "+late.URL+"\n- name: good\n  database-url: "+good.db.URL+"\n", cluster)
-	await(t, "the good source is published", good.allPublished(t))
-	await(t, "the other one is complained of", func() bool { return strings.Contains(log.String(), "source does not come up; the others go on") })
+	await.Until(t, "the good source is published", good.allPublished(t))
+	await.Until(t, "the other one is complained of", func() bool { return strings.Contains(log.String(), "source does not come up; the others go on") })
 	if code := stop(); code != exitConfig {
 		t.Errorf("ended with %d: %s", code, log)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/outbox-relay/outbox/internal/await"
 	"github.com/outbox-relay/outbox/internal/devkafka"
 )
 
@@ -206,7 +207,7 @@ func TestABrokerDoesNotOutliveItsParent(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = child.Wait()
-	eventually(t, "the port of the orphaned broker is closed", func() bool {
+	await.Until(t, "the port of the orphaned broker is closed", func() bool {
 		conn, err := net.Dial("tcp", addr)
 		if err == nil {
 			conn.Close()
@@ -224,19 +225,5 @@ func TestTheLogInAGivenFolderOutlivesClose(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(given, "node-1.log")); err != nil {
 		t.Errorf("the log in a given folder: %v", err)
-	}
-}
-
-func eventually(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(30 * time.Second)
-	for !is() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("not within 30 s: %s", what)
-		}
 	}
 }

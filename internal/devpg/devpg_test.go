@@ -11,10 +11,10 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/await"
 	"github.com/outbox-relay/outbox/internal/devpg"
 )
 
@@ -165,7 +165,7 @@ func TestTheFolderGoesWhenTheProcessIsKilled(t *testing.T) {
 	t.Parallel()
 	holder, _, dir := startHolder(t, "")
 	kill(holder)
-	eventually(t, "the folder is gone", func() bool {
+	await.Until(t, "the folder is gone", func() bool {
 		_, err := os.Stat(dir)
 		return os.IsNotExist(err)
 	})
@@ -180,7 +180,7 @@ func TestTheServerGoesWhenTheProcessIsKilled(t *testing.T) {
 		t.Fatal("the server does not run")
 	}
 	kill(holder)
-	eventually(t, "the server is gone", func() bool { return ended(pid) })
+	await.Until(t, "the server is gone", func() bool { return ended(pid) })
 	if _, err := os.Stat(filepath.Join(dir, "data", "PG_VERSION")); err != nil {
 		t.Errorf("the data is gone too: %v", err)
 	}
@@ -224,20 +224,6 @@ func ended(pid int) bool {
 	}
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && strings.Contains(string(stat), ") Z ")
-}
-
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	limit := time.After(60 * time.Second)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-limit:
-			t.Fatalf("never: %s", what)
-		}
-	}
 }
 
 func TestAnImpossibleVersionIsRefusedWithTheReason(t *testing.T) {

@@ -100,7 +100,7 @@ func wrongReach(p pkg) (found []string) {
 
 // franzOutsideKafka returns the imports of the Kafka client outside package kafka and the internal packages that run brokers.
 func franzOutsideKafka(p pkg) (found []string) {
-	if slices.Contains([]string{"kafka", "internal/devkafka", "internal/demo", "test/kafka", "interop"}, p.name()) {
+	if slices.Contains([]string{"kafka", "internal/devkafka", "internal/kafkatest", "internal/demo", "test/kafka", "interop"}, p.name()) {
 		return nil
 	}
 	for _, i := range p.Imports {

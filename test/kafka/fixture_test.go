@@ -16,12 +16,12 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outbox-relay/outbox/internal/devpg"
+	"github.com/outbox-relay/outbox/internal/kafkatest"
 	"github.com/outbox-relay/outbox/internal/pgtest"
 	"github.com/outbox-relay/outbox/kafka"
 	"github.com/outbox-relay/outbox/migrate"
@@ -123,22 +123,6 @@ func (f *fixture) start(t *testing.T, cfg relay.Config) *engine {
 	return &engine{r, stop}
 }
 
-// await polls until what holds, and fails the test when it never does.
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(waitLimit)
-	defer deadline.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("waited in vain: %s", what)
-		case <-tick.C:
-		}
-	}
-}
-
 // count returns the result of a counting query.
 func (f *fixture) count(t *testing.T, sql string, args ...any) int {
 	t.Helper()
@@ -173,107 +157,29 @@ VALUES (gen_random_uuid(), 'Order', $2, 'order.changed.v1', $3::text::jsonb, $1,
 	return id, err
 }
 
-// records returns everything in the topic, partition by partition.
-func (f *fixture) records(t *testing.T, topic string) []*kgo.Record {
-	t.Helper()
-	ends, err := f.admin(t).ListEndOffsets(t.Context(), topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	left := int64(0)
-	ends.Each(func(o kadm.ListedOffset) { left += o.Offset })
-	cl, err := kgo.NewClient(kgo.SeedBrokers(f.brokers...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cl.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
-	defer cancel()
-	var records []*kgo.Record
-	for int64(len(records)) < left {
-		fetches := cl.PollFetches(ctx)
-		if err := fetches.Err(); err != nil {
-			t.Fatalf("read %s: %v", topic, err)
-		}
-		records = append(records, fetches.Records()...)
-	}
-	return records
-}
-
-// eventIDs returns the header x-event-id of each record.
-func eventIDs(records []*kgo.Record) []uuid.UUID {
-	ids := make([]uuid.UUID, len(records))
-	for i, r := range records {
-		ids[i] = uuid.MustParse(string(r.Headers[0].Value))
-	}
-	return ids
-}
-
-// byKey returns the event ids of each key, first deliveries only, and how many came again.
-func byKey(records []*kgo.Record) (keys map[string][]uuid.UUID, repeats int) {
-	keys, seen := map[string][]uuid.UUID{}, map[uuid.UUID]bool{}
-	for i, id := range eventIDs(records) {
-		if seen[id] {
-			repeats++
-			continue
-		}
-		seen[id] = true
-		key := string(records[i].Key)
-		keys[key] = append(keys[key], id)
-	}
-	return keys, repeats
-}
-
 // compareOrder fails the test unless the topic holds, for each key, exactly the events of the table in the order of their ids.
 func (f *fixture) compareOrder(t *testing.T, topic string) (repeats int) {
 	t.Helper()
-	got, repeats := byKey(f.records(t, topic))
-	rows, err := f.pool.Query(t.Context(), "SELECT partition_key, array_agg(event_id ORDER BY id) FROM outbox_event WHERE topic = $1 GROUP BY 1", topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	keys := 0
-	var key string
-	var want []uuid.UUID
-	_, err = pgx.ForEachRow(rows, []any{&key, &want}, func() error {
-		keys++
-		if !slices.Equal(got[key], want) {
-			t.Errorf("key %q of topic %s\ngot  %v\nwant %v", key, topic, got[key], want)
-		}
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if keys != len(got) {
-		t.Errorf("topic %s holds %d keys, the table %d", topic, len(got), keys)
-	}
+	got, repeats := kafkatest.ByKey(f.records(t, topic))
+	kafkatest.Compare(t, topic, got, kafkatest.InTable(t, f.pool, topic))
 	return repeats
+}
+
+func (f *fixture) records(t *testing.T, topic string) []*kgo.Record {
+	t.Helper()
+	return kafkatest.Records(t, f.brokers, topic)
 }
 
 // everyRowArrivedInOrder fails the test unless the rows of each key are in the topic in the order of their ids. The topic may hold more: events
 // that the server has forgotten after they were published.
 func (f *fixture) everyRowArrivedInOrder(t *testing.T, topic string) {
 	t.Helper()
-	got, _ := byKey(f.records(t, topic))
-	rows, err := f.pool.Query(t.Context(), "SELECT partition_key, array_agg(event_id ORDER BY id) FROM outbox_event WHERE topic = $1 GROUP BY 1", topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var key string
-	var want []uuid.UUID
-	if _, err := pgx.ForEachRow(rows, []any{&key, &want}, func() error {
-		in := map[uuid.UUID]bool{}
-		for _, id := range want {
-			in[id] = true
-		}
-		kept := slices.DeleteFunc(got[key], func(id uuid.UUID) bool { return !in[id] })
+	got, _ := kafkatest.ByKey(f.records(t, topic))
+	for key, want := range kafkatest.InTable(t, f.pool, topic) {
+		kept := slices.DeleteFunc(got[key], func(id uuid.UUID) bool { return !slices.Contains(want, id) })
 		if !slices.Equal(kept, want) {
 			t.Errorf("key %q of topic %s\ngot  %v\nwant %v", key, topic, kept, want)
 		}
-		return nil
-	}); err != nil {
-		t.Fatal(err)
 	}
 }
 

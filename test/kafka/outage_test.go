@@ -11,6 +11,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/outbox-relay/outbox/internal/await"
 	"github.com/outbox-relay/outbox/internal/devkafka"
 	"github.com/outbox-relay/outbox/internal/devpg"
 	"github.com/outbox-relay/outbox/internal/pgtest"
@@ -63,17 +64,17 @@ func TestABrokerThatDiesCostsNothing(t *testing.T) {
 	topic := f.topic(t, name("kill"), 6)
 	e := f.start(t, relay.Config{})
 	stop := f.writing(t, topic)
-	await(t, "events flow", func() bool { return e.Stats().Published > 50 })
+	await.Until(t, "events flow", func() bool { return e.Stats().Published > 50 })
 	if err := node.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "a backlog grows", func() bool { return f.pending(t) > 100 })
+	await.Until(t, "a backlog grows", func() bool { return f.pending(t) > 100 })
 	f.noTransactionIsOpen(t)
 	if err := node.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	stop()
-	await(t, "everything is published", func() bool { return f.pending(t) == 0 })
+	await.Until(t, "everything is published", func() bool { return f.pending(t) == 0 })
 	if repeats := f.compareOrder(t, topic); repeats != 0 {
 		t.Errorf("%d records came twice", repeats)
 	}
@@ -88,11 +89,11 @@ func TestABrokerThatNeverAnswersHoldsNoTransactionAndNoStop(t *testing.T) {
 	topic := f.topic(t, name("freeze"), 6)
 	e := f.start(t, relay.Config{LeaseTTL: 8 * time.Second, StallTimeout: time.Second, DrainTimeout: 2 * time.Second})
 	stop := f.writing(t, topic)
-	await(t, "events flow", func() bool { return e.Stats().Published > 50 })
+	await.Until(t, "events flow", func() bool { return e.Stats().Published > 50 })
 	if err := node.Pause(); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the relay says that it stalls", func() bool { return e.Stats().Stalled })
+	await.Until(t, "the relay says that it stalls", func() bool { return e.Stats().Stalled })
 	f.noTransactionIsOpen(t)
 	stop()
 	stopped := time.Now()
@@ -102,7 +103,7 @@ func TestABrokerThatNeverAnswersHoldsNoTransactionAndNoStop(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.start(t, relay.Config{})
-	await(t, "everything is published", func() bool { return f.pending(t) == 0 })
+	await.Until(t, "everything is published", func() bool { return f.pending(t) == 0 })
 	t.Logf("%d records came twice", f.compareOrder(t, topic))
 }
 
@@ -138,7 +139,7 @@ func TestAServerThatLosesIDsAndIssuesThemAgain(t *testing.T) {
 	for n := range 200 {
 		f.insert(t, topic, fmt.Sprintf("k%d", n%20), fmt.Sprintf(`{"round":"last","n":%d}`, n))
 	}
-	await(t, "everything is published", func() bool { return f.pending(t) == 0 })
+	await.Until(t, "everything is published", func() bool { return f.pending(t) == 0 })
 	f.everyRowArrivedInOrder(t, topic)
 	if err := e.stop(); err != nil {
 		t.Errorf("stop: %v", err)
@@ -153,12 +154,12 @@ func TestATerminatedConnectionCostsNothing(t *testing.T) {
 	stop := f.writing(t, topic)
 	for round := range 8 {
 		before := e.Stats().Published
-		await(t, "events flow", func() bool { return e.Stats().Published > before+20 })
+		await.Until(t, "events flow", func() bool { return e.Stats().Published > before+20 })
 		f.db.Exec(t, `SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity
 WHERE datname = current_database() AND application_name = 'outbox-relay' ORDER BY pid OFFSET $1::int % 5 LIMIT 1) a`, round)
 	}
 	stop()
-	await(t, "everything is published", func() bool { return f.pending(t) == 0 })
+	await.Until(t, "everything is published", func() bool { return f.pending(t) == 0 })
 	t.Logf("%d records came twice", f.compareOrder(t, topic))
 }
 
@@ -169,16 +170,16 @@ func TestAStopHandsOverAtOnce(t *testing.T) {
 	stop := f.writing(t, topic)
 	e := f.start(t, relay.Config{})
 	for range 5 {
-		await(t, "events flow", func() bool { return e.Stats().Published > 50 })
+		await.Until(t, "events flow", func() bool { return e.Stats().Published > 50 })
 		next := f.start(t, relay.Config{})
-		await(t, "the next one has its share", func() bool { return next.Stats().Lanes == 4 && e.Stats().Lanes == 4 })
+		await.Until(t, "the next one has its share", func() bool { return next.Stats().Lanes == 4 && e.Stats().Lanes == 4 })
 		if err := e.stop(); err != nil {
 			t.Errorf("stop: %v", err)
 		}
 		e = next
 	}
 	stop()
-	await(t, "everything is published", func() bool { return f.pending(t) == 0 })
+	await.Until(t, "everything is published", func() bool { return f.pending(t) == 0 })
 	if repeats := f.compareOrder(t, topic); repeats != 0 {
 		t.Errorf("%d records came twice", repeats)
 	}

@@ -13,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/outbox-relay/outbox/internal/await"
+	"github.com/outbox-relay/outbox/internal/kafkatest"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -37,7 +39,7 @@ func TestEveryRowIsInKafkaAsItIsInTheTable(t *testing.T) {
 	}
 	records := map[uuid.UUID]*kgo.Record{}
 	got := f.records(t, topic)
-	for i, id := range eventIDs(got) {
+	for i, id := range kafkatest.EventIDs(got) {
 		records[id] = got[i]
 	}
 	if len(got) != rows || len(records) != rows {
@@ -95,7 +97,7 @@ func TestTooLargeEventsParkTheirKeysAndNothingElse(t *testing.T) {
 	}
 	e := f.start(t, relay.Config{})
 	parked := func() int { return f.count(t, "SELECT count(*) FROM outbox.parked_key") }
-	await(t, "only parked keys are pending", func() bool { return parked() > 0 && f.pending(t) == 2*parked() })
+	await.Until(t, "only parked keys are pending", func() bool { return parked() > 0 && f.pending(t) == 2*parked() })
 	largest, smallest := 0, 1<<30
 	rows, err := f.pool.Query(t.Context(), `SELECT length(payload::text), published_at IS NOT NULL FROM outbox_event WHERE payload ? 'x'`)
 	if err != nil {
@@ -134,7 +136,7 @@ func TestAParkedKeyGoesOnInOrderWhenItsCauseIsMended(t *testing.T) {
 	f.insert(t, topic, "a", `{"n":3}`)
 	f.insert(t, topic, "b", fmt.Sprintf(`{"n":1,"x":"%s"}`, strings.Repeat("x", 6000)))
 	f.insert(t, topic, "b", `{"n":2}`)
-	await(t, "two keys are parked", func() bool {
+	await.Until(t, "two keys are parked", func() bool {
 		return e.Stats().ParkedKeys == 2 && f.count(t, "SELECT count(*) FROM outbox.parked_key") == 2
 	})
 	value := "20000"
@@ -149,7 +151,7 @@ func TestAParkedKeyGoesOnInOrderWhenItsCauseIsMended(t *testing.T) {
 		t.Fatalf("skip: %d\n%s%s", code, out, errs)
 	}
 	f.insert(t, topic, "a", `{"n":4}`)
-	await(t, "everything is published", func() bool { return f.pending(t) == 0 })
+	await.Until(t, "everything is published", func() bool { return f.pending(t) == 0 })
 	f.compareOrder(t, topic)
 	if n := f.count(t, "SELECT count(*) FROM outbox.dead_event WHERE event->'payload'->>'n' = '1' AND reason LIKE '%sent by hand%'"); n != 1 {
 		t.Errorf("%d dead events hold the skipped one whole, want 1", n)
@@ -160,7 +162,7 @@ func TestAParkedKeyGoesOnInOrderWhenItsCauseIsMended(t *testing.T) {
 func (f *fixture) awaitLimit(t *testing.T, topic, want string) {
 	t.Helper()
 	admin := f.admin(t)
-	await(t, "the broker knows the new limit", func() bool {
+	await.Until(t, "the broker knows the new limit", func() bool {
 		found, err := admin.DescribeTopicConfigs(t.Context(), topic)
 		if err != nil || len(found) == 0 {
 			return false
@@ -182,7 +184,7 @@ func TestManyMiddlingEventsOfOneKeyGoOut(t *testing.T) {
 		f.insert(t, topic, "hot", fmt.Sprintf(`{"n":%d,"x":"%s"}`, n, strings.Repeat("x", 30_000)))
 	}
 	f.start(t, relay.Config{})
-	await(t, "everything is published", func() bool { return f.pending(t) == 0 })
+	await.Until(t, "everything is published", func() bool { return f.pending(t) == 0 })
 	if repeats := f.compareOrder(t, topic); repeats != 0 {
 		t.Errorf("%d records came twice", repeats)
 	}
@@ -194,13 +196,13 @@ func TestAMissingTopicStopsOnlyItself(t *testing.T) {
 	good, missing := f.topic(t, name("good"), 3), name("missing")
 	f.insert(t, good, "first", `{}`)
 	e := f.start(t, relay.Config{})
-	await(t, "the first event is published", func() bool { return f.pending(t) == 0 })
+	await.Until(t, "the first event is published", func() bool { return f.pending(t) == 0 })
 	for n := range 200 {
 		f.insert(t, []string{good, missing}[n%2], fmt.Sprintf("k%d", n%10), fmt.Sprintf(`{"n":%d}`, n))
 	}
-	await(t, "the good topic's events are published", func() bool { return f.pending(t) == 100 && len(e.Stats().HeldTopics) == 1 })
+	await.Until(t, "the good topic's events are published", func() bool { return f.pending(t) == 100 && len(e.Stats().HeldTopics) == 1 })
 	f.topic(t, missing, 3)
-	await(t, "everything is published", func() bool { return f.pending(t) == 0 })
+	await.Until(t, "everything is published", func() bool { return f.pending(t) == 0 })
 	for _, topic := range []string{good, missing} {
 		if repeats := f.compareOrder(t, topic); repeats != 0 {
 			t.Errorf("%d records of %s came twice", repeats, topic)
@@ -252,7 +254,7 @@ func TestRowsOfRubbishStopNobodyElse(t *testing.T) {
 	topic := f.topic(t, name("rubbish"), 3)
 	f.insert(t, topic, "first", `{}`)
 	e := f.start(t, relay.Config{})
-	await(t, "the first event is published", func() bool { return f.pending(t) == 0 })
+	await.Until(t, "the first event is published", func() bool { return f.pending(t) == 0 })
 	rubbish := []struct{ topic, key, payload string }{
 		{"", "k", `{}`},
 		{"..", "k", `{}`},
@@ -271,7 +273,7 @@ func TestRowsOfRubbishStopNobodyElse(t *testing.T) {
 	f.db.Exec(t, `INSERT INTO outbox_event (event_id, aggregate_type, aggregate_id, event_type, payload, topic, partition_key, created_at)
 SELECT gen_random_uuid(), 'Order', a, 'order.changed.v1', p::jsonb, $1, 'odd', a::timestamptz
 FROM (VALUES ('infinity', '1e1000'), ('-infinity', 'null'), ('0001-01-01 BC', '""'), ('epoch', '[[[[[]]]]]')) v(a, p)`, topic)
-	await(t, "the good ones are published and the others parked", func() bool {
+	await.Until(t, "the good ones are published and the others parked", func() bool {
 		return f.pending(t) == 2*len(rubbish) && f.count(t, "SELECT count(*) FROM outbox.parked_key") == len(rubbish)
 	})
 	if errs := e.Stats().Errors; errs[relay.ClassOutage]+errs[relay.ClassTopic]+errs[relay.ClassUnknown] != 0 {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/outbox-relay/outbox/internal/await"
 	"github.com/outbox-relay/outbox/postgres"
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -15,7 +16,7 @@ import (
 // shares waits until the engines have all eight lanes between them, each a fair share.
 func shares(t *testing.T, engines ...*engine) {
 	t.Helper()
-	await(t, "every lane is shared out", func() bool {
+	await.Until(t, "every lane is shared out", func() bool {
 		sum, fair := 0, relay.Share(8, len(engines))
 		for _, e := range engines {
 			n := e.Stats().Lanes
@@ -63,7 +64,7 @@ func TestLanesMoveBetweenRelaysUnderLoad(t *testing.T) {
 				shares(t, first, second, third)
 				for _, e := range []*engine{first, second, third} {
 					before := e.Stats().Published
-					await(t, "each of them publishes", func() bool { return e.Stats().Published > before+20 })
+					await.Until(t, "each of them publishes", func() bool { return e.Stats().Published > before+20 })
 				}
 				if err := first.stop(); err != nil {
 					t.Errorf("stop: %v", err)
@@ -76,7 +77,7 @@ func TestLanesMoveBetweenRelaysUnderLoad(t *testing.T) {
 				first = second
 			}
 			written := stop()
-			await(t, "everything is published", func() bool { return f.pending(t) == 0 })
+			await.Until(t, "everything is published", func() bool { return f.pending(t) == 0 })
 			records := f.records(t, topic)
 			if len(records) != written {
 				t.Errorf("%d records of %d events: a lane that is handed over in peace costs no repetition", len(records), written)

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/outbox-relay/outbox/internal/await"
 	"github.com/outbox-relay/outbox/internal/devbouncer"
 	"github.com/outbox-relay/outbox/internal/pgtest"
 	"github.com/outbox-relay/outbox/migrate"
@@ -37,11 +38,11 @@ func TestTheCommandsWorkWithoutAnySetting(t *testing.T) {
 				f.insert(t, "no topic!", "order-1")
 				f.insert(t, topic, "order-2")
 				e := f.start(t, f.url(), relay.Config{})
-				await(t, "the key is parked", func() bool { return queryOne[int](t, f.db.URL, "SELECT count(*) FROM outbox.parked_key") == 1 })
+				await.Until(t, "the key is parked", func() bool { return queryOne[int](t, f.db.URL, "SELECT count(*) FROM outbox.parked_key") == 1 })
 				f.run(t, "parked keys     1", "status")
 				f.run(t, "order-1", "keys", "list")
 				f.run(t, "", "keys", "unpark", "--topic", "no topic!", "--key", "order-1")
-				await(t, "the key is parked again", func() bool { return queryOne[int](t, f.db.URL, "SELECT count(*) FROM outbox.parked_key") == 1 })
+				await.Until(t, "the key is parked again", func() bool { return queryOne[int](t, f.db.URL, "SELECT count(*) FROM outbox.parked_key") == 1 })
 				e.stop()
 				// With no relay alive the command takes the lease itself.
 				f.run(t, "", "keys", "skip", "--topic", "no topic!", "--key", "order-1", "--reason", "sent by hand")

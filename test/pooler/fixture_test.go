@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/outbox-relay/outbox/internal/await"
 	"github.com/outbox-relay/outbox/internal/cli"
 	"github.com/outbox-relay/outbox/internal/devbouncer"
 	"github.com/outbox-relay/outbox/internal/pgtest"
@@ -183,22 +184,6 @@ func (f *fixture) outboxAt(t *testing.T, url string, args ...string) (stdout, st
 	return out.String(), errs.String(), code
 }
 
-// await polls until what holds, and fails the test when it never does.
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(waitLimit)
-	defer deadline.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
-	defer tick.Stop()
-	for !holds() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("waited in vain: %s", what)
-		case <-tick.C:
-		}
-	}
-}
-
 // queryOne asks the server itself.
 func queryOne[T any](t *testing.T, url, sql string, args ...any) T {
 	t.Helper()
@@ -218,7 +203,7 @@ func queryOne[T any](t *testing.T, url, sql string, args ...any) T {
 
 func (f *fixture) awaitAllPublished(t *testing.T) {
 	t.Helper()
-	await(t, "everything is published", func() bool {
+	await.Until(t, "everything is published", func() bool {
 		return queryOne[int](t, f.db.URL, "SELECT count(*) FROM outbox_event WHERE published_at IS NULL") == 0
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox"
+	"github.com/outbox-relay/outbox/internal/await"
 	"github.com/outbox-relay/outbox/internal/devbouncer"
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -34,7 +35,7 @@ func TestFourRelaysAndTheWritersShareTwoConnections(t *testing.T) {
 				f.start(t, f.url(), relay.Config{Name: fmt.Sprint("relay ", i)})
 			}
 			committed, stop := writing(t, f.pool(t, c.mode))
-			await(t, "500 events are written", func() bool { return committed.Load() >= 500 || t.Failed() })
+			await.Until(t, "500 events are written", func() bool { return committed.Load() >= 500 || t.Failed() })
 			stop()
 			f.awaitAllPublished(t)
 			f.checkOrder(t)
@@ -48,7 +49,7 @@ func TestOneConnectionIsEnoughForAllOfARelay(t *testing.T) {
 	f := newFixture(t, devbouncer.Options{PoolSize: 1})
 	e := f.start(t, f.url(), relay.Config{})
 	committed, stop := writing(t, newPool(t, f.db.URL))
-	await(t, "500 events are written", func() bool { return committed.Load() >= 500 || t.Failed() })
+	await.Until(t, "500 events are written", func() bool { return committed.Load() >= 500 || t.Failed() })
 	stop()
 	f.awaitAllPublished(t)
 	f.checkOrder(t)
@@ -78,7 +79,7 @@ func TestALongWriterIsWaitedForAndHoldsUpNobodyElse(t *testing.T) {
 	for i := range others {
 		f.insert(t, topic, keyName(i))
 	}
-	await(t, "the others are published", func() bool {
+	await.Until(t, "the others are published", func() bool {
 		return queryOne[int](t, f.db.URL, "SELECT count(*) FROM outbox_event WHERE published_at IS NOT NULL") == others
 	})
 	// A second event of its key, in the same transaction, and one more that is written by another as soon as it can.

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outbox-relay/outbox/internal/await"
 	"github.com/outbox-relay/outbox/internal/devbouncer"
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -32,11 +33,11 @@ func TestTheLeaseIsRenewedThroughABusyPool(t *testing.T) {
 	f := newFixture(t, devbouncer.Options{PoolSize: 1})
 	const ttl = 15 * time.Second
 	e := f.start(t, f.url(), relay.Config{Name: "behind", LeaseTTL: ttl})
-	await(t, "the relay has the lanes", func() bool { return f.owners(t) == "behind" })
+	await.Until(t, "the relay has the lanes", func() bool { return f.owners(t) == "behind" })
 	before := f.epochs(t)
 	_, stop := writing(t, newPool(t, f.db.URL))
 	until := queryOne[time.Time](t, f.db.URL, "SELECT clock_timestamp()").Add(2 * ttl)
-	await(t, "the lease outlasts its length", func() bool {
+	await.Until(t, "the lease outlasts its length", func() bool {
 		return queryOne[bool](t, f.db.URL, "SELECT min(expires_at) > $1 FROM outbox.lane", until)
 	})
 	stop()
@@ -59,7 +60,7 @@ func TestAFullPoolCostsTheLeaseAndNothingElse(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.insert(t, topic, "order-1")
-	await(t, "the relay is silent", func() bool { return !e.Stats().Leading && f.owners(t) == "nobody" })
+	await.Until(t, "the relay is silent", func() bool { return !e.Stats().Leading && f.owners(t) == "nobody" })
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -73,14 +74,14 @@ func TestAPausedPoolerCostsTheLeaseAndNothingElse(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, devbouncer.Options{})
 	behind := f.start(t, f.url(), relay.Config{Name: "behind", LeaseTTL: ttl})
-	await(t, "the relay behind the pooler has all lanes", func() bool { return f.owners(t) == "behind" })
+	await.Until(t, "the relay behind the pooler has all lanes", func() bool { return f.owners(t) == "behind" })
 	direct := f.start(t, f.db.URL, relay.Config{Name: "direct", LeaseTTL: ttl})
 	f.insert(t, topic, "order-1")
 	f.awaitAllPublished(t)
 
 	f.command(t, "PAUSE")
 	f.insert(t, topic, "order-1")
-	await(t, "the other relay has all lanes", func() bool { return f.owners(t) == "direct" })
+	await.Until(t, "the other relay has all lanes", func() bool { return f.owners(t) == "direct" })
 	f.awaitAllPublished(t)
 	if behind.Stats().Leading {
 		t.Error("the relay behind the paused pooler says that it leads")
@@ -92,6 +93,6 @@ func TestAPausedPoolerCostsTheLeaseAndNothingElse(t *testing.T) {
 	direct.stop()
 	f.insert(t, topic, "order-1")
 	f.awaitAllPublished(t)
-	await(t, "the relay behind the pooler has all lanes again", func() bool { return f.owners(t) == "behind" })
+	await.Until(t, "the relay behind the pooler has all lanes again", func() bool { return f.owners(t) == "behind" })
 	f.checkOrder(t)
 }

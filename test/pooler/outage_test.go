@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/await"
 	"github.com/outbox-relay/outbox/internal/devbouncer"
 	"github.com/outbox-relay/outbox/internal/devpg"
 	"github.com/outbox-relay/outbox/internal/pgtest"
@@ -41,7 +42,7 @@ func TestARestartThatThePoolerHidesIsNoticed(t *testing.T) {
 	}
 	f.insert(t, topic, "order-1")
 	f.command(t, "RESUME")
-	await(t, "the relay notices that the server is another one", func() bool { return e.log.says(relay.ErrServerChanged.Error()) })
+	await.Until(t, "the relay notices that the server is another one", func() bool { return e.log.says(relay.ErrServerChanged.Error()) })
 	f.insert(t, topic, "order-1")
 	f.awaitAllPublished(t)
 	f.checkOrder(t)
@@ -77,10 +78,10 @@ func TestACrashOfThePoolerLosesNothing(t *testing.T) {
 	committed, stop := writing(t, newPool(t, f.db.URL))
 	for range 3 {
 		before := e.Stats().Settled
-		await(t, "the relay works", func() bool { return e.Stats().Settled > before || t.Failed() })
+		await.Until(t, "the relay works", func() bool { return e.Stats().Settled > before || t.Failed() })
 		f.Kill()
 		more := committed.Load() + 50
-		await(t, "events are written without the pooler", func() bool { return committed.Load() >= more || t.Failed() })
+		await.Until(t, "events are written without the pooler", func() bool { return committed.Load() >= more || t.Failed() })
 		if err := f.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +99,7 @@ func TestReconnectsOfThePoolerGoUnnoticed(t *testing.T) {
 	committed, stop := writing(t, f.pool(t, "exec"))
 	for range 5 {
 		more := committed.Load() + 50
-		await(t, "events are written", func() bool { return committed.Load() >= more || t.Failed() })
+		await.Until(t, "events are written", func() bool { return committed.Load() >= more || t.Failed() })
 		f.command(t, "RECONNECT")
 	}
 	stop()
@@ -117,7 +118,7 @@ func TestAQuietTimeEndsNoSession(t *testing.T) {
 	f.insert(t, topic, "order-1")
 	f.awaitAllPublished(t)
 	idle := connect(t, f.url()+"&application_name=idle")
-	await(t, "the pooler ends an idle client", func() bool { return !f.knows(t, idle) })
+	await.Until(t, "the pooler ends an idle client", func() bool { return !f.knows(t, idle) })
 	f.insert(t, topic, "order-1")
 	f.awaitAllPublished(t)
 	f.checkOrder(t)
