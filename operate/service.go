@@ -81,7 +81,9 @@ func (s *Service) Events(ctx context.Context, a Actor, q EventQuery) (EventPage,
 	if err != nil {
 		return EventPage{}, err
 	}
-	return see(ctx, s, a, func(ctx context.Context, limit time.Duration) (EventPage, error) { return s.store.Events(ctx, limit, q) })
+	return see(ctx, s, a, func(ctx context.Context, limit time.Duration) (EventPage, error) {
+		return s.store.Events(ctx, limit, q)
+	})
 }
 
 // Event shows one event, wherever it is, and why it does not move. Payload and headers are shown to an operator; a viewer gets
@@ -90,7 +92,9 @@ func (s *Service) Event(ctx context.Context, a Actor, ref Ref) (EventDetail, err
 	if err := ref.validate(); err != nil {
 		return EventDetail{}, err
 	}
-	found, err := see(ctx, s, a, func(ctx context.Context, limit time.Duration) (EventDetail, error) { return s.store.Event(ctx, limit, ref) })
+	found, err := see(ctx, s, a, func(ctx context.Context, limit time.Duration) (EventDetail, error) {
+		return s.store.Event(ctx, limit, ref)
+	})
 	if err != nil {
 		return EventDetail{}, err
 	}

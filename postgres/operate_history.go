@@ -1,0 +1,112 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/operate"
+)
+
+// historyStream is the only stream of the audit and of the jobs, in their cursors.
+const historyStream = "h"
+
+// history writes the conditions of a list by id, the newest first, and reads its cursor.
+type history struct {
+	query
+	list        []string
+	fingerprint []byte
+}
+
+func (l look) history(after string, parts ...any) (*history, error) {
+	h := &history{fingerprint: fingerprint(parts...)}
+	h.list = []string{"source = " + h.param(l.row.id, "uuid")}
+	c, err := parseCursor(after, h.fingerprint, []string{historyStream})
+	if from := c.Streams[historyStream]; from != nil {
+		h.list = append(h.list, "id < "+h.param(from.ID, "bigint"))
+	}
+	return h, err
+}
+
+func (h *history) equal(column string, value *string) {
+	if value != nil {
+		h.list = append(h.list, column+" = "+h.param(*value, "text"))
+	}
+}
+
+// cutPage cuts what was read one too many, and makes the cursor of what follows.
+func cutPage[T any](h *history, found []T, limit int, id func(T) int64) (page []T, next string) {
+	if len(found) <= limit {
+		return append([]T{}, found...), ""
+	}
+	found = found[:limit]
+	return found, cursor{h.fingerprint, map[string]*position{historyStream: {ID: id(found[limit-1])}}}.String()
+}
+
+// Audit implements [operate.Lookups], over the index audit_source.
+func (s *Store) Audit(ctx context.Context, limit time.Duration, q operate.AuditQuery) (operate.AuditPage, error) {
+	return see(ctx, s, limit, "list the audit", func(ctx context.Context, l look) (operate.AuditPage, error) {
+		h, err := l.history(q.After, "audit", q.Actor, q.Verb, q.Job, q.MaxAge)
+		if err != nil {
+			return operate.AuditPage{}, err
+		}
+		h.equal("actor", q.Actor)
+		h.equal("verb", q.Verb)
+		if q.Job != 0 {
+			h.list = append(h.list, "job = "+h.param(q.Job, "bigint"))
+		}
+		h.list = append(h.list, h.ages("at", 0, q.MaxAge)...)
+		rows, err := l.tx.Query(ctx, fmt.Sprintf(`
+SELECT id, at, actor, verb, filter::text, reason, coalesce(job, 0), affected, coalesce(outcome, ''), ended_at
+FROM outbox.audit WHERE %s ORDER BY id DESC LIMIT %d`, strings.Join(h.list, " AND "), q.Limit+1), h.args...)
+		if err != nil {
+			return operate.AuditPage{}, err
+		}
+		found, err := pgx.CollectRows(rows, scanAudit)
+		var p operate.AuditPage
+		p.Entries, p.Next = cutPage(h, found, q.Limit, func(e operate.AuditEntry) int64 { return e.ID })
+		return p, err
+	})
+}
+
+func scanAudit(row pgx.CollectableRow) (e operate.AuditEntry, err error) {
+	var filter string
+	var ended *time.Time
+	err = row.Scan(&e.ID, &e.At, &e.Actor, &e.Verb, &filter, &e.Reason, &e.Job, &e.Affected, &e.Outcome, &ended)
+	e.At, e.Filter, e.EndedAt = e.At.UTC(), []byte(filter), timeOrZero(ended)
+	return e, err
+}
+
+// Jobs implements [operate.Lookups].
+func (s *Store) Jobs(ctx context.Context, limit time.Duration, q operate.JobQuery) (operate.JobPage, error) {
+	return see(ctx, s, limit, "list jobs", func(ctx context.Context, l look) (operate.JobPage, error) {
+		h, err := l.history(q.After, "jobs", q.State)
+		if err != nil {
+			return operate.JobPage{}, err
+		}
+		if q.State != "" {
+			h.equal("state", &q.State)
+		}
+		rows, err := l.tx.Query(ctx, fmt.Sprintf(`
+SELECT id, verb, filter::text, actor, reason, total, done, failed, state, note, started_at, seen_at, ended_at
+FROM outbox.job WHERE %s ORDER BY id DESC LIMIT %d`, strings.Join(h.list, " AND "), q.Limit+1), h.args...)
+		if err != nil {
+			return operate.JobPage{}, err
+		}
+		found, err := pgx.CollectRows(rows, scanJob)
+		var p operate.JobPage
+		p.Jobs, p.Next = cutPage(h, found, q.Limit, func(j operate.JobEntry) int64 { return j.ID })
+		return p, err
+	})
+}
+
+func scanJob(row pgx.CollectableRow) (j operate.JobEntry, err error) {
+	var filter string
+	var ended *time.Time
+	err = row.Scan(&j.ID, &j.Verb, &filter, &j.Actor, &j.Reason, &j.Total, &j.Done, &j.Failed, &j.State, &j.Note, &j.StartedAt, &j.SeenAt, &ended)
+	j.StartedAt, j.SeenAt, j.Filter, j.EndedAt = j.StartedAt.UTC(), j.SeenAt.UTC(), []byte(filter), timeOrZero(ended)
+	return j, err
+}

@@ -1,0 +1,131 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outbox-relay/outbox/operate"
+)
+
+// Store is the operators' service's side of a source: it implements [operate.Store] by statements over the given pool, and holds nothing
+// open between calls.
+type Store struct {
+	*Operator
+}
+
+// The embedded operator has methods of the same names, which return what they know to a relay's own programs.
+var _ operate.Lookups = (*Store)(nil)
+
+// NewStore returns the store of the table in cfg; nothing else of cfg is used. It connects to nothing yet.
+func NewStore(pool *pgxpool.Pool, cfg Config) (*Store, error) {
+	o, err := NewOperator(pool, cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{o}, nil
+}
+
+// lookSettingsSQL is what every look sets for its transaction. Bitmap scans would fetch a whole backlog for each page where the statistics are old, and a
+// plan made for any parameters, or for several processes, is one that nobody has tested. A scan of the outbox table is never right.
+const lookSettingsSQL = `SELECT set_config('statement_timeout', $1, true), set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true),
+    set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_custom_plan', true), set_config('max_parallel_workers_per_gather', '0', true)`
+
+// look is one look: a snapshot, the source's row, and which columns the table has.
+type look struct {
+	tx      pgx.Tx
+	row     sourceRow
+	columns []string
+}
+
+// has tells whether the table has a column: those of an aggregate are not needed for publishing.
+func (l look) has(column string) bool { return slices.Contains(l.columns, column) }
+
+// see runs fn in one read-only snapshot with a time limit that the server keeps. what is for people.
+func see[T any](ctx context.Context, s *Store, limit time.Duration, what string, fn func(context.Context, look) (T, error)) (T, error) {
+	var found, none T
+	opts := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err := withTx(ctx, s.db, opts, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, lookSettingsSQL, strconv.FormatInt(max(1, limit.Milliseconds()), 10)); err != nil {
+			return err
+		}
+		l := look{tx: tx}
+		var err error
+		if l.row, err = readSource(ctx, tx, s.table); err != nil {
+			return err
+		}
+		if l.columns, err = readColumns(ctx, tx, s.table); err != nil {
+			return err
+		}
+		found, err = fn(ctx, l)
+		return err
+	})
+	if err != nil {
+		return none, s.refusal(ctx, err, what, limit)
+	}
+	return found, nil
+}
+
+func readColumns(ctx context.Context, tx pgx.Tx, table tableName) ([]string, error) {
+	rows, err := tx.Query(ctx, `
+SELECT attname::text FROM pg_attribute WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum`, table.sql())
+	if err != nil {
+		return nil, fmt.Errorf("read the table's columns: %w", err)
+	}
+	columns, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err == nil && len(columns) == 0 {
+		err = unknownTable(ctx, tx, table)
+	}
+	return columns, err
+}
+
+// refusal gives an error its code. What the operator has to mend in the configuration stays recognisable below it.
+func (s *Store) refusal(ctx context.Context, err error, what string, limit time.Duration) error {
+	var refused *operate.Error
+	switch {
+	case errors.As(err, &refused):
+		return err
+	case code(err) == "57014" && ctx.Err() == nil, errors.Is(err, context.DeadlineExceeded):
+		return &operate.Error{Code: operate.CodeTooSlow, Text: fmt.Sprintf(
+			"%s of %s: the database did not answer within %s; narrow it by --min-id and --max-id, or name the events; outbox status tells whether the index for what is unpublished is missing",
+			what, s.table, limit)}
+	case code(err) == "42P01" || code(err) == "42703":
+		return &operate.Error{Code: operate.CodeUnavailable, Text: fmt.Sprintf(
+			"%s of %s: the schema outbox is older than this program; run: outbox migrate up", what, s.table), Err: err}
+	case code(err) == "42501":
+		return &operate.Error{Code: operate.CodeUnavailable, Text: fmt.Sprintf(
+			"%s of %s: the role's rights are printed by: outbox migrate grants --operator --table %s", what, s.table, s.table), Err: misconfigured{err}}
+	}
+	return &operate.Error{Code: operate.CodeUnavailable, Text: fmt.Sprintf("%s of %s", what, s.table), Err: mark(err)}
+}
+
+// query is a statement that is being written, with its parameters. Each is cast where it stands: no mode of the driver has to guess.
+type query struct{ args []any }
+
+func (q *query) param(v any, typ string) string {
+	if id, ok := v.(uuid.UUID); ok {
+		v = id.String()
+		typ = "text::uuid"
+	}
+	q.args = append(q.args, v)
+	return "$" + strconv.Itoa(len(q.args)) + "::" + typ
+}
+
+// shownTime is the expression for a time, or NULL where no clock shows it: infinity, and years that JSON has no form for.
+func shownTime(expression string) string {
+	return fmt.Sprintf("CASE WHEN %[1]s >= '0001-01-02 00:00:00+00' AND %[1]s < '9999-12-31 00:00:00+00' THEN %[1]s END", expression)
+}
+
+func timeOrZero(t *time.Time) time.Time {
+	if t == nil {
+		return time.Time{}
+	}
+	return t.UTC()
+}
