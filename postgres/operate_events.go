@@ -10,7 +10,7 @@ import (
 
 // Events implements [operate.Lookups]. Every stream gives its first events behind the cursor; the page is the first of all of them.
 func (s *Store) Events(ctx context.Context, limit time.Duration, q operate.EventQuery) (operate.EventPage, error) {
-	return see(ctx, s, limit, "list events", func(ctx context.Context, l look) (operate.EventPage, error) {
+	return see(ctx, s, limit, "list events", func(ctx context.Context, l survey) (operate.EventPage, error) {
 		streams := streamsOf(q.EventFilter)
 		c, err := parseCursor(q.After, fingerprint("events", q.EventFilter, q.Order), names(streams))
 		if err != nil {

@@ -21,7 +21,7 @@ type history struct {
 	fingerprint []byte
 }
 
-func (l look) history(after string, parts ...any) (*history, error) {
+func (l survey) history(after string, parts ...any) (*history, error) {
 	h := &history{fingerprint: fingerprint(parts...)}
 	h.list = []string{"source = " + h.param(l.row.id, "uuid")}
 	c, err := parseCursor(after, h.fingerprint, []string{historyStream})
@@ -48,7 +48,7 @@ func cutPage[T any](h *history, found []T, limit int, id func(T) int64) (page []
 
 // Audit implements [operate.Lookups], over the index audit_source.
 func (s *Store) Audit(ctx context.Context, limit time.Duration, q operate.AuditQuery) (operate.AuditPage, error) {
-	return see(ctx, s, limit, "list the audit", func(ctx context.Context, l look) (operate.AuditPage, error) {
+	return see(ctx, s, limit, "list the audit", func(ctx context.Context, l survey) (operate.AuditPage, error) {
 		h, err := l.history(q.After, "audit", q.Actor, q.Verb, q.Job, q.MaxAge)
 		if err != nil {
 			return operate.AuditPage{}, err
@@ -82,7 +82,7 @@ func scanAudit(row pgx.CollectableRow) (e operate.AuditEntry, err error) {
 
 // Jobs implements [operate.Lookups].
 func (s *Store) Jobs(ctx context.Context, limit time.Duration, q operate.JobQuery) (operate.JobPage, error) {
-	return see(ctx, s, limit, "list jobs", func(ctx context.Context, l look) (operate.JobPage, error) {
+	return see(ctx, s, limit, "list jobs", func(ctx context.Context, l survey) (operate.JobPage, error) {
 		h, err := l.history(q.After, "jobs", q.State)
 		if err != nil {
 			return operate.JobPage{}, err

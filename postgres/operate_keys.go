@@ -20,7 +20,7 @@ const keyStream = "k"
 
 // Keys implements [operate.Lookups], over the index parked_key_id.
 func (s *Store) Keys(ctx context.Context, limit time.Duration, q operate.KeyQuery) (operate.KeyPage, error) {
-	return see(ctx, s, limit, "list parked keys", func(ctx context.Context, l look) (operate.KeyPage, error) {
+	return see(ctx, s, limit, "list parked keys", func(ctx context.Context, l survey) (operate.KeyPage, error) {
 		c, err := parseCursor(q.After, fingerprint("keys", q.KeyFilter, q.Order), []string{keyStream})
 		if err != nil {
 			return operate.KeyPage{}, err
@@ -37,7 +37,7 @@ func (s *Store) Keys(ctx context.Context, limit time.Duration, q operate.KeyQuer
 	})
 }
 
-func (l look) readKeys(ctx context.Context, b *eventSQL, q operate.KeyQuery) (operate.KeyPage, error) {
+func (l survey) readKeys(ctx context.Context, b *eventSQL, q operate.KeyQuery) (operate.KeyPage, error) {
 	text := fmt.Sprintf("SELECT topic, partition_key, id, event_id, event_type, code, reason, parked_at, lane FROM (%s) x%s ORDER BY %s LIMIT %d",
 		b.parkedKeys(q), where(b.keyFilter(q.KeyFilter)), b.order("x"), q.Limit+1)
 	rows, err := l.tx.Query(ctx, text, b.args...)
@@ -93,7 +93,7 @@ func (b *eventSQL) keyFilter(f operate.KeyFilter) string {
 }
 
 // measureKeys finds how far the window of a page went that it did not fill; nil when it went to the end.
-func (l look) measureKeys(ctx context.Context, from *position, q operate.KeyQuery, p *operate.KeyPage) (*position, error) {
+func (l survey) measureKeys(ctx context.Context, from *position, q operate.KeyQuery, p *operate.KeyPage) (*position, error) {
 	b := l.sql(stream{}, operate.EventQuery{Order: q.Order}, from, false)
 	b.window = strconv.Itoa(keyWindow)
 	var looked operate.Look

@@ -18,7 +18,7 @@ func relayKey(topic, partitionKey string) relay.Key {
 
 // Lanes implements [operate.Lookups].
 func (s *Store) Lanes(ctx context.Context, limit time.Duration) ([]operate.Lane, error) {
-	return see(ctx, s, limit, "list lanes", func(ctx context.Context, l look) ([]operate.Lane, error) {
+	return see(ctx, s, limit, "list lanes", func(ctx context.Context, l survey) ([]operate.Lane, error) {
 		found, err := readLanes(ctx, l.tx, l.row.id)
 		lanes := make([]operate.Lane, len(found))
 		for i, f := range found {
@@ -33,7 +33,7 @@ func (s *Store) Lanes(ctx context.Context, limit time.Duration) ([]operate.Lane,
 
 // Relays implements [operate.Lookups].
 func (s *Store) Relays(ctx context.Context, limit time.Duration) ([]operate.Relay, error) {
-	return see(ctx, s, limit, "list relays", func(ctx context.Context, l look) ([]operate.Relay, error) {
+	return see(ctx, s, limit, "list relays", func(ctx context.Context, l survey) ([]operate.Relay, error) {
 		rows, err := l.tx.Query(ctx, `
 SELECT r.owner, r.name, r.version, r.mode = 'competing', r.started_at, r.seen_at, r.expires_at > now(),
     (SELECT count(*) FROM outbox.lane n WHERE n.source = r.source AND n.owner = r.owner AND n.expires_at > now()),
@@ -62,13 +62,13 @@ SELECT name FROM outbox.relay WHERE source = $1::uuid AND mode = 'competing' AND
 
 // Pauses implements [operate.Lookups].
 func (s *Store) Pauses(ctx context.Context, limit time.Duration) ([]operate.Pause, error) {
-	return see(ctx, s, limit, "list pauses", func(ctx context.Context, l look) ([]operate.Pause, error) {
+	return see(ctx, s, limit, "list pauses", func(ctx context.Context, l survey) ([]operate.Pause, error) {
 		return readPauses(ctx, l, "true")
 	})
 }
 
 // readPauses returns those of the source for which the condition holds.
-func readPauses(ctx context.Context, l look, condition string, args ...any) ([]operate.Pause, error) {
+func readPauses(ctx context.Context, l survey, condition string, args ...any) ([]operate.Pause, error) {
 	rows, err := l.tx.Query(ctx, `
 SELECT scope, topic, partition_key, paused_by, reason, paused_at FROM outbox.pause WHERE source = $1::uuid AND `+condition+`
 ORDER BY paused_at, scope, topic, key_hash`, append([]any{l.row.id.String()}, args...)...)
@@ -83,7 +83,7 @@ ORDER BY paused_at, scope, topic, key_hash`, append([]any{l.row.id.String()}, ar
 }
 
 // readHolds returns what relays that are alive can publish nothing to: of one topic, or of all with "".
-func readHolds(ctx context.Context, l look, topic string) ([]operate.Hold, error) {
+func readHolds(ctx context.Context, l survey, topic string) ([]operate.Hold, error) {
 	// A relay keeps only the beginning of a long name.
 	rows, err := l.tx.Query(ctx, `
 SELECT h.topic, r.name, h.code, h.reason, h.held_at FROM outbox.held_topic h JOIN outbox.relay r ON r.source = h.source AND r.owner = h.owner

@@ -95,7 +95,7 @@ func scanEvent(row pgx.CollectableRow) (e operate.Event, err error) {
 }
 
 // read reads a page of the stream from a position on.
-func (l look) read(ctx context.Context, st stream, q operate.EventQuery, from *position) (page, error) {
+func (l survey) read(ctx context.Context, st stream, q operate.EventQuery, from *position) (page, error) {
 	whole := st.named || !st.sparse && !filtered(q.EventFilter) && q.Error == "" && q.State != operate.StateWaiting
 	b := l.sql(st, q, from, whole)
 	rows, err := l.tx.Query(ctx, b.text(st), b.args...)
@@ -110,8 +110,8 @@ func (l look) read(ctx context.Context, st stream, q operate.EventQuery, from *p
 }
 
 // sql begins the statements of a stream.
-func (l look) sql(st stream, q operate.EventQuery, from *position, whole bool) *eventSQL {
-	b := &eventSQL{look: l, q: q, from: from, window: strconv.Itoa(window)}
+func (l survey) sql(st stream, q operate.EventQuery, from *position, whole bool) *eventSQL {
+	b := &eventSQL{survey: l, q: q, from: from, window: strconv.Itoa(window)}
 	switch {
 	case st.named:
 		b.window = "ALL"
@@ -124,7 +124,7 @@ func (l look) sql(st stream, q operate.EventQuery, from *position, whole bool) *
 }
 
 // measure finds how far the window of a page went that it did not fill.
-func (l look) measure(ctx context.Context, st stream, q operate.EventQuery, from *position, p *page) error {
+func (l survey) measure(ctx context.Context, st stream, q operate.EventQuery, from *position, p *page) error {
 	b := l.sql(st, q, from, false)
 	rows, lastEvent := st.rows, "NULL::uuid"
 	if st.ids != nil {

@@ -38,25 +38,25 @@ func NewStore(pool *pgxpool.Pool, cfg Config) (*Store, error) {
 const lookSettingsSQL = `SELECT set_config('statement_timeout', $1, true), set_config('enable_bitmapscan', 'off', true), set_config('enable_seqscan', 'off', true),
     set_config('jit', 'off', true), set_config('plan_cache_mode', 'force_custom_plan', true), set_config('max_parallel_workers_per_gather', '0', true)`
 
-// look is one look: a snapshot, the source's row, and which columns the table has.
-type look struct {
+// survey is one look: a snapshot, the source's row, and which columns the table has.
+type survey struct {
 	tx      pgx.Tx
 	row     sourceRow
 	columns []string
 }
 
 // has tells whether the table has a column: those of an aggregate are not needed for publishing.
-func (l look) has(column string) bool { return slices.Contains(l.columns, column) }
+func (l survey) has(column string) bool { return slices.Contains(l.columns, column) }
 
 // see runs fn in one read-only snapshot with a time limit that the server keeps. what is for people.
-func see[T any](ctx context.Context, s *Store, limit time.Duration, what string, fn func(context.Context, look) (T, error)) (T, error) {
+func see[T any](ctx context.Context, s *Store, limit time.Duration, what string, fn func(context.Context, survey) (T, error)) (T, error) {
 	var found, none T
 	opts := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err := withTx(ctx, s.db, opts, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, lookSettingsSQL, strconv.FormatInt(max(1, limit.Milliseconds()), 10)); err != nil {
 			return err
 		}
-		l := look{tx: tx}
+		l := survey{tx: tx}
 		var err error
 		if l.row, err = readSource(ctx, tx, s.table); err != nil {
 			return err

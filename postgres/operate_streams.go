@@ -52,9 +52,9 @@ func refStream(name, what string, tables ...string) stream {
 	ids := func(b *eventSQL) string { return b.refsOf(tables) }
 	return stream{name: name, what: what, sparse: true, ids: ids, condition: "l.topic IS NOT NULL", rows: func(b *eventSQL) string {
 		// OFFSET 0 keeps it a look at one row after the other: joined as a set, the table would be read whole.
-		return fmt.Sprintf(`SELECT d.id, d.event_id, %s FROM (%s) d LEFT JOIN LATERAL (
+		return fmt.Sprintf(`SELECT d.id, d.event_id, %s FROM (%s LIMIT %s) d LEFT JOIN LATERAL (
     SELECT %s FROM %s e WHERE e.id = d.id AND e.event_id = d.event_id AND e.published_at IS NULL OFFSET 0) t ON true
-ORDER BY d.id %[5]s, d.event_id %[5]s`, "t."+strings.Join(tableNames[1:], ", t."), ids(b), b.tableColumns("e"), b.row.table.sql(), b.direction())
+ORDER BY d.id %[6]s, d.event_id %[6]s`, "t."+strings.Join(tableNames[1:], ", t."), ids(b), b.window, b.tableColumns("e"), b.row.table.sql(), b.direction())
 	}}
 }
 
@@ -65,7 +65,7 @@ func (b *eventSQL) refsOf(tables []string) string {
 		parts[i] = fmt.Sprintf("(SELECT x.id, x.event_id FROM outbox.%s x WHERE %s ORDER BY x.id %[3]s, x.event_id %[3]s LIMIT %[4]s)", table,
 			and("x.source = "+b.source(), b.beyond("x.id", "x.event_id"), b.between("x.id")), b.direction(), b.window)
 	}
-	return fmt.Sprintf("SELECT * FROM (%s) n ORDER BY id %[2]s, event_id %[2]s LIMIT %[3]s", strings.Join(parts, " UNION "), b.direction(), b.window)
+	return fmt.Sprintf("SELECT * FROM (%s) n ORDER BY id %[2]s, event_id %[2]s", strings.Join(parts, " UNION "), b.direction())
 }
 
 func deadStream() stream {
@@ -150,7 +150,7 @@ func names(streams []stream) []string {
 // eventSQL writes the statements of one stream.
 type eventSQL struct {
 	query
-	look
+	survey
 	q    operate.EventQuery
 	from *position
 	// window is the expression for how many rows are looked at.

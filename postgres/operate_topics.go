@@ -17,8 +17,8 @@ const topicWindow = 50_000
 
 // Topics implements [operate.Lookups].
 func (s *Store) Topics(ctx context.Context, limit time.Duration) (operate.TopicList, error) {
-	return see(ctx, s, limit, "list topics", func(ctx context.Context, l look) (operate.TopicList, error) {
-		t := topicCounter{look: l, topics: map[string]*operate.Topic{}}
+	return see(ctx, s, limit, "list topics", func(ctx context.Context, l survey) (operate.TopicList, error) {
+		t := topicCounter{survey: l, topics: map[string]*operate.Topic{}}
 		err := firstError(
 			t.count(ctx, "unpublished events", fmt.Sprintf("SELECT coalesce(topic::text, '') AS topic, created_at, id FROM %s WHERE published_at IS NULL ORDER BY id LIMIT $1", l.row.table.sql()),
 				func(to *operate.Topic, n int64, age float64) { to.Pending, to.OldestAge = n, age }),
@@ -37,7 +37,7 @@ func (s *Store) Topics(ctx context.Context, limit time.Duration) (operate.TopicL
 }
 
 type topicCounter struct {
-	look
+	survey
 	topics map[string]*operate.Topic
 	list   operate.TopicList
 }
@@ -80,7 +80,7 @@ FROM (%s) w GROUP BY topic`, rows), args...)
 }
 
 func (t *topicCounter) holds(ctx context.Context) error {
-	holds, err := readHolds(ctx, t.look, "")
+	holds, err := readHolds(ctx, t.survey, "")
 	for _, h := range holds {
 		to := t.topic(h.Topic)
 		to.Holds = append(to.Holds, h)
@@ -89,7 +89,7 @@ func (t *topicCounter) holds(ctx context.Context) error {
 }
 
 func (t *topicCounter) pauses(ctx context.Context) error {
-	pauses, err := readPauses(ctx, t.look, "scope = 'topic'")
+	pauses, err := readPauses(ctx, t.survey, "scope = 'topic'")
 	for _, p := range pauses {
 		t.topic(p.Topic).Paused = &p
 	}

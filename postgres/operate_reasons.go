@@ -1,0 +1,206 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/operate"
+)
+
+// silence is how long Kafka may have said nothing to a relay before that is a reason; relays write down what they heard three times in a lease.
+const silence = 30 * time.Second
+
+// addReasons says why the event does not move, the most telling reason first.
+func (l survey) addReasons(ctx context.Context, d *operate.EventDetail) error {
+	switch d.State {
+	case operate.StatePublished:
+		d.Why = []operate.Reason{{Code: operate.ReasonPublished, Text: "it is in Kafka since " + clock(d.PublishedAt), Since: d.PublishedAt}}
+		return nil
+	case operate.StateDead:
+		d.Why = []operate.Reason{{
+			Code: operate.ReasonDead, Since: d.Since, By: d.DiedBy,
+			Text: fmt.Sprintf("%s gave it up at %s (%s: %s); outbox events restore puts it back into its place", d.DiedBy, clock(d.Since), d.Code, d.Error),
+		}}
+		return nil
+	}
+	for _, find := range []func(context.Context, *operate.EventDetail) ([]operate.Reason, error){
+		l.whyParked, l.whyTried, l.whyPaused, l.whyHeld, l.whyNobody, l.whyOutage, l.whyRequested,
+	} {
+		reasons, err := find(ctx, d)
+		if err != nil {
+			return fmt.Errorf("find why it does not move: %w", err)
+		}
+		d.Why = append(d.Why, reasons...)
+	}
+	if len(d.Why) == 0 {
+		d.Why = []operate.Reason{l.queued(d)}
+	}
+	writers, err := l.whyWriters(ctx, d)
+	d.Why = append(d.Why, writers...)
+	return err
+}
+
+// queued is what is left when nothing keeps it.
+func (l survey) queued(d *operate.EventDetail) operate.Reason {
+	r := operate.Reason{Code: operate.ReasonQueued, By: d.LaneOwner, Text: fmt.Sprintf("nothing keeps it: %s has its lane and comes to it", d.LaneOwner)}
+	if d.LaneOwner == "" {
+		r.Text = "nothing keeps it: relays of mode competing come to it"
+	}
+	return r
+}
+
+func (l survey) whyParked(ctx context.Context, d *operate.EventDetail) ([]operate.Reason, error) {
+	var ref operate.Ref
+	var code, reason string
+	var since time.Time
+	err := l.tx.QueryRow(ctx, `SELECT id, event_id, code, reason, parked_at FROM outbox.parked_key WHERE source = $1::uuid AND key_hash = $2::bytea`,
+		l.row.id.String(), keyHash(relayKey(d.Topic, d.PartitionKey))).Scan(&ref.ID, &ref.EventID, &code, &reason, &since)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	since = since.UTC()
+	if ref == d.Ref() {
+		return []operate.Reason{{Code: operate.ReasonParked, Since: since, Text: fmt.Sprintf("it stops its key since %s (%s: %s)", clock(since), code, reason)}}, nil
+	}
+	return []operate.Reason{{
+		Code: operate.ReasonBehindParked, Since: since, Event: &ref,
+		Text: fmt.Sprintf("its key is parked since %s by event %d (%s: %s)", clock(since), ref.ID, code, reason),
+	}}, nil
+}
+
+// whyTried finds the first event of the key that waits for its next attempt.
+func (l survey) whyTried(ctx context.Context, d *operate.EventDetail) ([]operate.Reason, error) {
+	var ref operate.Ref
+	var attempts int
+	var text string
+	var next time.Time
+	err := l.tx.QueryRow(ctx, `
+SELECT id, event_id, attempts, coalesce(last_error, ''), next_attempt_at FROM outbox.failure
+WHERE source = $1::uuid AND topic = $2 AND partition_key = $3 AND id <= $4::bigint AND next_attempt_at > now() ORDER BY id LIMIT 1`,
+		l.row.id.String(), d.Topic, d.PartitionKey, d.ID).Scan(&ref.ID, &ref.EventID, &attempts, &text, &next)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := operate.Reason{Code: operate.ReasonNextAttempt, Text: fmt.Sprintf("it is tried again at %s, after %d attempts (%s)", clock(next), attempts, text)}
+	if ref != d.Ref() {
+		r.Event = &ref
+		r.Text = fmt.Sprintf("event %d of its key is tried again at %s, after %d attempts (%s)", ref.ID, clock(next), attempts, text)
+	}
+	return []operate.Reason{r}, nil
+}
+
+func (l survey) whyPaused(ctx context.Context, d *operate.EventDetail) (reasons []operate.Reason, err error) {
+	pauses, err := readPauses(ctx, l, "(scope = 'source' OR scope = 'topic' AND topic = $2 OR scope = 'key' AND key_hash = $3::bytea)", d.Topic, keyHash(relayKey(d.Topic, d.PartitionKey)))
+	for _, p := range pauses {
+		what := map[string]string{"source": l.row.table.String() + " is", "topic": "its topic is", "key": "its key is"}[p.Scope]
+		text := fmt.Sprintf("%s paused since %s by %s", what, clock(p.Since), p.By)
+		if p.Reason != "" {
+			text += " (" + p.Reason + ")"
+		}
+		reasons = append(reasons, operate.Reason{Code: operate.ReasonPaused, Since: p.Since, By: p.By, Text: text})
+	}
+	return reasons, err
+}
+
+func (l survey) whyHeld(ctx context.Context, d *operate.EventDetail) (reasons []operate.Reason, err error) {
+	holds, err := readHolds(ctx, l, d.Topic)
+	for _, h := range holds {
+		reasons = append(reasons, operate.Reason{
+			Code: operate.ReasonTopicHeld, Since: h.Since, By: h.Relay,
+			Text: fmt.Sprintf("%s can publish nothing to its topic since %s (%s: %s)", h.Relay, clock(h.Since), h.Code, h.Reason),
+		})
+	}
+	return reasons, err
+}
+
+// whyNobody tells that no relay is there to publish it.
+func (l survey) whyNobody(ctx context.Context, d *operate.EventDetail) ([]operate.Reason, error) {
+	if d.LaneOwner != "" {
+		return nil, nil
+	}
+	var alive, competing int
+	var seen *time.Time
+	err := l.tx.QueryRow(ctx, `
+SELECT count(*) FILTER (WHERE expires_at > now()), count(*) FILTER (WHERE expires_at > now() AND mode = 'competing'), max(seen_at)
+FROM outbox.relay WHERE source = $1::uuid`, l.row.id.String()).Scan(&alive, &competing, &seen)
+	switch {
+	case err != nil || competing > 0:
+		return nil, err
+	case alive > 0:
+		return []operate.Reason{{Code: operate.ReasonLaneFree, Text: fmt.Sprintf("no relay has its lane, %d, though %d are alive: one will take it", d.Lane, alive)}}, nil
+	case seen == nil:
+		return []operate.Reason{{Code: operate.ReasonNoRelay, Text: "no relay is alive, and none has been for a day: start one (outbox relay)"}}, nil
+	}
+	return []operate.Reason{{Code: operate.ReasonNoRelay, Since: seen.UTC(), Text: "no relay is alive: the last was seen at " + clock(*seen)}}, nil
+}
+
+// whyOutage tells that the owner of the lane hears nothing of Kafka.
+func (l survey) whyOutage(ctx context.Context, d *operate.EventDetail) ([]operate.Reason, error) {
+	var name string
+	var proved *time.Time
+	err := l.tx.QueryRow(ctx, `
+SELECT r.name, r.proved_at FROM outbox.lane n JOIN outbox.relay r ON r.source = n.source AND r.owner = n.owner
+WHERE n.source = $1::uuid AND n.lane = $2::integer AND n.expires_at > now() AND r.started_at < now() - $3::float8 * interval '1 second'
+  AND coalesce(r.proved_at < now() - $3::float8 * interval '1 second', true)`, l.row.id.String(), d.Lane, silence.Seconds()).Scan(&name, &proved)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	text := name + " has its lane, and Kafka has never answered it"
+	if proved != nil {
+		text = fmt.Sprintf("%s has its lane, and Kafka has not answered it since %s", name, clock(*proved))
+	}
+	return []operate.Reason{{Code: operate.ReasonOutage, By: name, Since: timeOrZero(proved), Text: text + ": look at the brokers, and at its log"}}, nil
+}
+
+// whyRequested shows what somebody has asked for and is not done yet.
+func (l survey) whyRequested(ctx context.Context, d *operate.EventDetail) ([]operate.Reason, error) {
+	rows, err := l.tx.Query(ctx, `
+SELECT id, verb, requested_by, requested_at FROM outbox.request
+WHERE source = $1::uuid AND done_at IS NULL AND topic = $2 AND partition_key = $3 AND coalesce(event_id = $4::text::uuid, true) ORDER BY id LIMIT 5`,
+		l.row.id.String(), d.Topic, d.PartitionKey, d.EventID.String())
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (operate.Reason, error) {
+		var id int64
+		var verb string
+		r := operate.Reason{Code: operate.ReasonRequested}
+		err := row.Scan(&id, &verb, &r.By, &r.Since)
+		r.Since = r.Since.UTC()
+		r.Text = fmt.Sprintf("%s asked at %s for %s (request %d), which the owner of its lane has not done yet", r.By, clock(r.Since), verb, id)
+		return r, err
+	})
+}
+
+// whyWriters shows transactions that began before the event and are open. They keep nobody but themselves, but who looks for an event that does not
+// come looks for them.
+func (l survey) whyWriters(ctx context.Context, d *operate.EventDetail) (reasons []operate.Reason, err error) {
+	if d.EventID == uuid.Nil {
+		return nil, nil
+	}
+	writers, err := l.writers(ctx)
+	for _, w := range writers {
+		if !w.Began.IsZero() && w.Began.After(d.CreatedAt) {
+			continue
+		}
+		reasons = append(reasons, operate.Reason{
+			Code: operate.ReasonOpenWriter, Since: w.Began, Writer: &w,
+			Text: "an older transaction that has written events is open: " + writerText(w) + "; its own events wait for its end, others do not",
+		})
+	}
+	return reasons, err
+}
