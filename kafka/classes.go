@@ -39,7 +39,6 @@ var rulings = map[*kerr.Error]ruling{
 	kerr.MessageTooLarge:    {rejected, "raise the topic's max.message.bytes, or make the event smaller"},
 	kerr.RecordListTooLarge: {rejected, "raise the topic's max.message.bytes or segment.bytes, or make the event smaller"},
 	kerr.InvalidRecord:      {rejected, "look at the broker's log for what the topic does not accept"},
-	kerr.InvalidTimestamp:   {rejected, "compare the clocks of the relay's host and the broker, and the topic's message.timestamp settings"},
 	kerr.CorruptMessage:     {rejected, "look at the network between the relay and the broker"},
 
 	// The topic that the client knows is not there. A topic made anew has another id, which the client never learns by itself.
@@ -54,7 +53,9 @@ var rulings = map[*kerr.Error]ruling{
 	kerr.PolicyViolation:             {topicRefused, "a policy of the cluster forbids it; ask its operators"},
 	kerr.UnsupportedForMessageFormat: {topicRefused, "raise the topic's message format to version 2"},
 	kerr.UnsupportedCompressionType:  {topicRefused, "choose a compression that the broker knows"},
-	kerr.InvalidRequiredAcks:         {topicRefused, "the broker does not accept acks=all; look at what answers at this address"},
+	// A record's time is the relay's, so no event is to blame for it.
+	kerr.InvalidTimestamp:    {topicRefused, "compare the clocks of the relay's host and the broker, and the topic's message.timestamp settings"},
+	kerr.InvalidRequiredAcks: {topicRefused, "the broker does not accept acks=all; look at what answers at this address"},
 
 	// The producer's identity is gone or in doubt: the broker lost or expired its state, or somebody else has it. Only a new client is
 	// sure to start clean.

@@ -13,11 +13,11 @@ import (
 func TestEveryCodeOfKafkaHasOneMeaning(t *testing.T) {
 	t.Parallel()
 	ruled := map[verdict][]*kerr.Error{
-		rejected:  {kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTimestamp, kerr.CorruptMessage},
+		rejected:  {kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.CorruptMessage},
 		topicGone: {kerr.UnknownTopicOrPartition, kerr.UnknownTopicID, kerr.InconsistentTopicID},
 		topicRefused: {
 			kerr.TopicAuthorizationFailed, kerr.InvalidTopicException, kerr.PolicyViolation, kerr.UnsupportedForMessageFormat,
-			kerr.UnsupportedCompressionType, kerr.InvalidRequiredAcks,
+			kerr.UnsupportedCompressionType, kerr.InvalidRequiredAcks, kerr.InvalidTimestamp,
 		},
 	}
 	want := map[*kerr.Error]verdict{}
