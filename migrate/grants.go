@@ -34,7 +34,11 @@ func (s settings) relayRights(role string) string {
 		grant("SELECT, INSERT, DELETE", "outbox.released", to),
 		grant("SELECT, UPDATE (done_at, outcome, error)", "outbox.request", to),
 		grant("SELECT", "outbox.pause", to),
+		grant("SELECT, INSERT, UPDATE", "outbox.retention", to),
 	)
+	if s.Delete {
+		lines = append(lines, grant("SELECT, DELETE", "outbox.audit, outbox.job, outbox.request", to))
+	}
 	return strings.Join(lines, "\n") + "\n"
 }
 

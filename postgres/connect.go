@@ -28,8 +28,13 @@ type connector struct {
 }
 
 func (c connector) connect(ctx context.Context) (*pgx.Conn, error) {
+	return c.connectWith(ctx, wishes())
+}
+
+// connectWith sends other wishes.
+func (c connector) connectWith(ctx context.Context, wishes map[string]string) (*pgx.Conn, error) {
 	settings := c.settings()
-	maps.Copy(settings, wishes())
+	maps.Copy(settings, wishes)
 	conn, err := c.attempt(ctx, settings)
 	if refusesSettings(err) {
 		return c.attempt(ctx, c.settings())

@@ -1,0 +1,172 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/operate"
+)
+
+// partitioning is how a table is partitioned: by ranges of one column, id or created_at.
+type partitioning struct {
+	oid    uint32
+	table  tableName
+	column string
+	// hasDefault tells that there is a default partition.
+	hasDefault bool
+	// parts are in the order of their bounds.
+	parts []partition
+}
+
+// partition is one range. The bounds are texts as the catalog prints them in this session; "" is no bound.
+type partition struct {
+	name     tableName
+	from, to string
+	// past tells that all that is written from now on lies above it; ahead, that all lies below.
+	past, ahead bool
+	// pending tells that it was being detached when somebody was interrupted.
+	pending bool
+	rows    int64
+}
+
+// errPartitions refuses what is not partitioned in a way that is known here.
+func errPartitions(table tableName, why string) error {
+	return operate.Refuse(operate.CodeConflict, "%s %s: see docs/partitions.md", table, why)
+}
+
+// partitionSQL reads the partitions. Both ends of the range are cast to the column's type there, so the session's own settings read what they have printed.
+const partitionSQL = `
+WITH parts AS (
+    SELECT c.oid, n.nspname, c.relname, i.inhdetachpending, greatest(c.reltuples, 0)::bigint AS rows, pg_get_expr(c.relpartbound, c.oid) AS bound
+    FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace WHERE i.inhparent = $1::oid
+), ranges AS (
+    SELECT *, coalesce((regexp_match(bound, 'FROM \((?:''(.*?)''|MINVALUE)\)'))[1], '') AS low, coalesce((regexp_match(bound, 'TO \((?:''(.*?)''|MAXVALUE)\)'))[1], '') AS high
+    FROM parts
+)
+SELECT nspname::text, relname::text, low, high, coalesce(high <> '' AND high::%[1]s <= %[2]s, false), coalesce(low <> '' AND low::%[1]s > %[2]s, false),
+    inhdetachpending, rows, coalesce(bound, '') = 'DEFAULT'
+FROM ranges ORDER BY low <> '', CASE WHEN low <> '' THEN low::%[1]s END`
+
+// readPartitioning reads the catalog.
+func readPartitioning(ctx context.Context, q querier, row sourceRow) (*partitioning, error) {
+	p := &partitioning{table: row.table}
+	var strategy, sequence string
+	err := q.QueryRow(ctx, `
+SELECT c.oid, coalesce(p.partstrat::text, ''), coalesce(CASE WHEN p.partnatts = 1 THEN a.attname::text END, '')
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_partitioned_table p ON p.partrelid = c.oid
+LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = p.partattrs[0]
+WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p')`, row.table.schema, row.table.name).Scan(&p.oid, &strategy, &p.column)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil, unknownTable(ctx, q, row.table)
+	case err != nil:
+		return nil, fmt.Errorf("read how %s is partitioned: %w", row.table, err)
+	case strategy == "":
+		return nil, errPartitions(row.table, "is not partitioned")
+	case strategy != "r" || p.column != "id" && p.column != "created_at":
+		return nil, errPartitions(row.table, "is not partitioned by ranges of id, or of created_at, alone")
+	}
+	kind, present := "timestamptz", "now()"
+	if p.column == "id" {
+		var s shape
+		if err := s.readSequence(ctx, q, p.oid); err != nil {
+			return nil, err
+		}
+		if sequence = s.sequence; sequence == "" {
+			return nil, errPartitions(row.table, "draws its ids from no sequence")
+		}
+		kind, present = "bigint", "(SELECT last_value + is_called::integer FROM "+sequence+")"
+	}
+	rows, err := q.Query(ctx, fmt.Sprintf(partitionSQL, kind, present), p.oid)
+	if err != nil {
+		return nil, fmt.Errorf("read the partitions of %s: %w", row.table, err)
+	}
+	var part partition
+	var isDefault bool
+	_, err = pgx.ForEachRow(rows, []any{&part.name.schema, &part.name.name, &part.from, &part.to, &part.past, &part.ahead, &part.pending, &part.rows, &isDefault}, func() error {
+		if isDefault {
+			p.hasDefault = true
+			return nil
+		}
+		p.parts = append(p.parts, part)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the partitions of %s: %w", row.table, err)
+	}
+	return p, nil
+}
+
+// missingAhead is how many partitions have to be made so that there are n beyond the one that is written to.
+func (p *partitioning) missingAhead(n int) int {
+	for _, part := range p.parts {
+		if part.ahead && !part.pending {
+			n--
+		}
+	}
+	return max(0, n)
+}
+
+// newest is the last partition, which the next one is like.
+func (p *partitioning) newest() (partition, error) {
+	if len(p.parts) == 0 {
+		return partition{}, errPartitions(p.table, "has no partition yet, so nobody knows how long one is to be: make the first one")
+	}
+	last := p.parts[len(p.parts)-1]
+	if last.from == "" || last.to == "" {
+		return partition{}, errPartitions(p.table, fmt.Sprintf("has a last partition, %s, without an end or a beginning, so none can follow it", last.name))
+	}
+	return last, nil
+}
+
+// following returns n partitions after the last one, each as long as that. Lengths are those of the calendar: a month follows a month. Bounds at midnight in UTC are
+// reckoned in UTC, whatever the session's time zone is.
+func (p *partitioning) following(ctx context.Context, db runner, n int) ([]partition, error) {
+	if n == 0 {
+		return nil, nil
+	}
+	last, err := p.newest()
+	if err != nil {
+		return nil, err
+	}
+	sql := `SELECT b::text, (b + ($2::bigint - $1::bigint))::text, b::text FROM
+    (SELECT $2::bigint + k * ($2::bigint - $1::bigint) AS b FROM generate_series(0, $3::integer - 1) k) s`
+	if p.column == "created_at" {
+		sql = `WITH zone AS MATERIALIZED (
+    SELECT CASE WHEN ($1::timestamptz AT TIME ZONE 'UTC')::time = '00:00' AND ($2::timestamptz AT TIME ZONE 'UTC')::time = '00:00' THEN 'UTC' ELSE current_setting('TimeZone') END AS z
+), length AS (SELECT z, $2::timestamptz AT TIME ZONE z AS b, age($2::timestamptz AT TIME ZONE z, $1::timestamptz AT TIME ZONE z) AS len FROM zone)
+SELECT ((b + k * len) AT TIME ZONE z)::text, ((b + (k + 1) * len) AT TIME ZONE z)::text, to_char(b + k * len, CASE WHEN date_trunc('day', b + k * len) = b + k * len THEN 'YYYYMMDD' ELSE 'YYYYMMDD"t"HH24MISS' END)
+FROM length, generate_series(0, $3::integer - 1) k ORDER BY k`
+	}
+	var made []partition
+	err = db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		rows, err := conn.Query(ctx, sql, last.from, last.to, n)
+		if err != nil {
+			return err
+		}
+		made, err = pgx.CollectRows(rows, func(r pgx.CollectableRow) (n partition, err error) {
+			var suffix string
+			err = r.Scan(&n.from, &n.to, &suffix)
+			n.name = tableName{p.table.schema, partitionName(p.table.name, suffix)}
+			return n, err
+		})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("reckon the next partitions of %s: %w", p.table, err)
+	}
+	return made, nil
+}
+
+// partitionName keeps within what PostgreSQL takes.
+func partitionName(table, suffix string) string {
+	suffix = "_p" + suffix
+	for len(table)+len(suffix) > maxName {
+		runes := []rune(table)
+		table = string(runes[:len(runes)-1])
+	}
+	return table + suffix
+}

@@ -1,0 +1,213 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outbox-relay/outbox/operate"
+)
+
+// pruneRest is how long a command that prunes pauses after each page, as a part of the time that the page took.
+const pruneRest = 0.25
+
+// pruning is one request to prune, under way.
+type pruning struct {
+	db  runner
+	row sourceRow
+	// rest follows each page, as a part of the time that it took.
+	rest float64
+	// ahead is added to the database's clock; only tests set it.
+	ahead func() time.Duration
+	now   func() time.Time
+	pause func(context.Context, time.Duration)
+	// report is called after each page.
+	report func(operate.Pruned)
+
+	total operate.Pruned
+}
+
+func newPruning(db runner, row sourceRow) *pruning {
+	return &pruning{
+		db: db, row: row, rest: pruneRest, now: time.Now, pause: sleep,
+		ahead:  func() time.Duration { return 0 },
+		report: func(operate.Pruned) {},
+	}
+}
+
+// sleep pauses, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// Prune implements [operate.Pruner].
+func (o *Operator) Prune(ctx context.Context, request operate.Prune, progress func(operate.Pruned)) (operate.Pruned, error) {
+	row, err := o.pruneSource(ctx, request)
+	if err != nil {
+		return operate.Pruned{}, err
+	}
+	p := newPruning(o.db, row)
+	if progress != nil {
+		p.report = progress
+	}
+	if err := noteRetention(ctx, o.pool, row, 0); err != nil {
+		return operate.Pruned{}, err
+	}
+	if request.Partitions != nil {
+		err = o.partitions(ctx, row, *request.Partitions, p)
+	}
+	if err == nil {
+		err = p.run(ctx, request)
+	}
+	if p.total.Events > 0 {
+		// It is a figure for people; what was deleted is deleted.
+		_ = noteRetention(context.WithoutCancel(ctx), o.pool, row, p.total.Events)
+	}
+	if err != nil {
+		return p.total, fmt.Errorf("prune %s: %w", o.table, err)
+	}
+	return p.total, nil
+}
+
+// pruneSource looks at the request, the source and the rights.
+func (o *Operator) pruneSource(ctx context.Context, request operate.Prune) (sourceRow, error) {
+	if err := request.Check(); err != nil {
+		return sourceRow{}, err
+	}
+	row, err := o.source(ctx)
+	if err != nil {
+		return sourceRow{}, err
+	}
+	return row, checkPruneRights(ctx, o.pool, row, request)
+}
+
+// run walks over all tables of the request.
+func (p *pruning) run(ctx context.Context, request operate.Prune) error {
+	if request.Events != nil {
+		if err := p.events(ctx, *request.Events); err != nil {
+			return err
+		}
+	}
+	return p.state(ctx, request)
+}
+
+func (p *pruning) events(ctx context.Context, e operate.PruneEvents) error {
+	w := p.walk(eventTarget(p.row.table, p.aged(e.OlderThan)))
+	if err := w.begin(ctx, 0); err != nil {
+		return err
+	}
+	if err := w.keepNewest(ctx, e.Keep); err != nil {
+		return err
+	}
+	return p.over(ctx, w, &p.total.Events)
+}
+
+// keepNewest ends the walk in front of the newest events, as many as are to be kept.
+func (w *pruneWalk) keepNewest(ctx context.Context, keep int64) error {
+	if keep == 0 {
+		return nil
+	}
+	below, err := w.keepBelow(ctx, keep)
+	if err == nil && below <= w.top {
+		w.top = max(below, w.after+1) - 1
+	}
+	return err
+}
+
+// state walks over the tables of schema outbox.
+func (p *pruning) state(ctx context.Context, request operate.Prune) error {
+	for _, t := range p.stateTargets(request) {
+		w := p.walk(t.target)
+		err := w.begin(ctx, 0)
+		if err == nil {
+			err = p.over(ctx, w, t.count)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// countedTarget is a table with the count of what was deleted there.
+type countedTarget struct {
+	target pruneTarget
+	count  *int64
+}
+
+func (p *pruning) stateTargets(request operate.Prune) (all []countedTarget) {
+	if request.Dead != nil {
+		all = append(all, countedTarget{deadTarget(p.row.id, p.aged(*request.Dead)), &p.total.Dead})
+	}
+	if request.Audit != nil {
+		age := p.aged(*request.Audit)
+		all = append(all, countedTarget{auditTarget(p.row.id, age), &p.total.Audit},
+			countedTarget{requestTarget(p.row.id, age), &p.total.Requests}, countedTarget{jobTarget(p.row.id, age), &p.total.Jobs})
+	}
+	return all
+}
+
+// aged is an age by the clock of the test, when there is one.
+func (p *pruning) aged(d time.Duration) func() time.Duration {
+	if d == 0 {
+		return func() time.Duration { return 0 }
+	}
+	return func() time.Duration { return d - p.ahead() }
+}
+
+func (p *pruning) walk(t pruneTarget) *pruneWalk {
+	return &pruneWalk{db: p.db, target: t, now: p.now}
+}
+
+// over walks to the end, page after page, and adds up.
+func (p *pruning) over(ctx context.Context, w *pruneWalk, count *int64) error {
+	for !w.done() {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		r, err := w.page(ctx)
+		*count += r.deleted
+		p.total.Skipped += r.skipped
+		p.report(p.total)
+		if err != nil {
+			return err
+		}
+		if r.deleted > 0 {
+			p.pause(ctx, time.Duration(float64(r.took)*p.rest))
+		}
+	}
+	return nil
+}
+
+// checkPruneRights refuses what the role may not do, with the command that prints the grants.
+func checkPruneRights(ctx context.Context, pool *pgxpool.Pool, row sourceRow, request operate.Prune) error {
+	var tables []string
+	if request.Events != nil {
+		tables = append(tables, row.table.sql())
+	}
+	if request.Dead != nil {
+		tables = append(tables, "outbox.dead_event")
+	}
+	if request.Audit != nil {
+		tables = append(tables, "outbox.audit", "outbox.request", "outbox.job")
+	}
+	var missing []string
+	var role string
+	err := pool.QueryRow(ctx, `
+SELECT current_user::text, array(SELECT t FROM unnest($1::text[]) t WHERE NOT (has_table_privilege(t::regclass, 'DELETE') AND has_table_privilege(t::regclass, 'SELECT'))
+    UNION ALL SELECT 'outbox.retention' WHERE NOT has_table_privilege('outbox.retention'::regclass, 'INSERT'))`, tables).Scan(&role, &missing)
+	if err != nil {
+		return fmt.Errorf("look at the rights to prune %s: %w", row.table, pruneTrouble(err, row))
+	}
+	if len(missing) > 0 {
+		return lacksRights(row, role, missing)
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Holding is what a table holds, and who deletes from it.
+type Holding struct {
+	// Bytes is what the table takes with its indexes, of all partitions; Rows is about how many rows it has, by the server's statistics; 0 when there are none yet.
+	Bytes, Rows int64
+	// OldestSettled is when the oldest settled event was published, as far as the rows with the lowest ids tell; zero when they tell nothing.
+	OldestSettled time.Time
+	// OldestSettledAge is its age by the database's clock.
+	OldestSettledAge time.Duration
+	// Retained tells that a relay deletes settled events, By says which, OlderThan and Keep what it may delete.
+	Retained  bool
+	By        string
+	OlderThan time.Duration
+	Keep      int64
+	// PrunedAt is when settled events were last deleted, or that was tried; zero if never. Pruned is how many were so far.
+	PrunedAt time.Time
+	Pruned   int64
+	// Partitioned tells that the table has partitions.
+	Partitioned bool
+}
+
+const (
+	// holdingRows is how many of the lowest rows are looked at for the oldest settled one.
+	holdingRows = 10_000
+	// holdingTimeout bounds the look: after a large deletion it may find little but what vacuum has not reached.
+	holdingTimeout = 3 * time.Second
+)
+
+// Holding looks at what the table holds. It takes some milliseconds, three seconds at most.
+func (o *Operator) Holding(ctx context.Context) (Holding, error) {
+	row, err := o.source(ctx)
+	if err != nil {
+		return Holding{}, err
+	}
+	return readHolding(ctx, o.db, row)
+}
+
+func readHolding(ctx context.Context, db runner, row sourceRow) (Holding, error) {
+	h, err := glance(ctx, db, row, holdingTimeout, func(ctx context.Context, tx pgx.Tx) (Holding, error) { return readSize(ctx, tx, row) })
+	if err != nil {
+		return Holding{}, err
+	}
+	oldest, err := glance(ctx, db, row, holdingTimeout, func(ctx context.Context, tx pgx.Tx) (o oldestSettled, err error) {
+		err = tx.QueryRow(ctx, fmt.Sprintf(`
+SELECT coalesce(min(published_at), '0001-01-01 00:00:00+00'), coalesce(greatest(0, extract(epoch FROM now() - min(published_at)) * 1000000)::bigint, 0)
+FROM (SELECT published_at FROM %s ORDER BY id LIMIT $1) lowest WHERE isfinite(published_at)`, row.table.sql()), int64(holdingRows)).Scan(&o.at, &o.age)
+		return o, err
+	})
+	if err != nil && !yields(ctx, err) {
+		return Holding{}, err
+	}
+	if err == nil && oldest.at.Year() > 1 {
+		h.OldestSettled, h.OldestSettledAge = oldest.at, microseconds(oldest.age)
+	}
+	return h, nil
+}
+
+type oldestSettled struct {
+	at  time.Time
+	age int64
+}
+
+// readSize reads the catalog and outbox.retention. A role or a schema of an older time does without the latter.
+func readSize(ctx context.Context, tx pgx.Tx, row sourceRow) (Holding, error) {
+	var h Holding
+	var readable bool
+	err := tx.QueryRow(ctx, `
+WITH parts AS (SELECT $1::text::regclass::oid AS oid UNION SELECT relid::oid FROM pg_partition_tree($1::text::regclass))
+SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint, coalesce(sum(greatest(reltuples, 0)) FILTER (WHERE relkind <> 'p'), 0)::bigint, bool_or(relkind = 'p'),
+    (SELECT coalesce(has_table_privilege(to_regclass('outbox.retention'), 'SELECT'), false))
+FROM parts JOIN pg_class USING (oid)`, row.table.sql()).Scan(&h.Bytes, &h.Rows, &h.Partitioned, &readable)
+	if err != nil || !readable {
+		return h, err
+	}
+	var older int64
+	var at *time.Time
+	err = tx.QueryRow(ctx, `
+SELECT expires_at > clock_timestamp() AND (older_than IS NOT NULL), name, coalesce(extract(epoch FROM older_than) * 1000000, 0)::bigint, keep, pruned, pruned_at
+FROM outbox.retention WHERE source = $1`, row.id).Scan(&h.Retained, &h.By, &older, &h.Keep, &h.Pruned, &at)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return h, nil
+	}
+	h.OlderThan = microseconds(older)
+	if at != nil {
+		h.PrunedAt = *at
+	}
+	return h, err
+}
