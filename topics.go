@@ -3,7 +3,8 @@ package outbox
 import (
 	"slices"
 	"strings"
-	"unicode/utf8"
+
+	"github.com/outbox-relay/outbox/internal/topicname"
 )
 
 // Topics derives the topic of an event from its types: <service>.<aggregate-type>.<event-name>, each part in kebab-case. The event's name
@@ -162,20 +163,8 @@ func checkService(service string) *fault {
 
 // checkTopic holds Kafka's rule for names of topics.
 func checkTopic(name string) *fault {
-	const most = 249
-	switch {
-	case name == "":
-		return &fault{"is empty", "name the topic"}
-	case name == "." || name == "..":
-		return faultf("use another name", "is %q, which Kafka does not allow", name)
-	case len(name) > most:
-		return faultf("shorten it", "has %d characters, Kafka allows at most %d", len(name), most)
-	}
-	for i, r := range name {
-		if !isUpper(r) && !isLower(r) && !isDigit(r) && r != '.' && r != '-' && r != '_' {
-			_, n := utf8.DecodeRuneInString(name[i:])
-			return faultf("use ASCII letters, digits, '.', '-' and '_'", "has the character %q at byte %d", name[i:i+n], i)
-		}
+	if p := topicname.Check(name); p != nil {
+		return &fault{p.Text, p.Advice}
 	}
 	return nil
 }

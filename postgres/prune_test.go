@@ -14,8 +14,8 @@ import (
 	"github.com/outbox-relay/outbox/relay"
 )
 
-// history writes n events of which every share-th is unpublished, the others published so long ago.
-func history(t *testing.T, db *pgxpool.Pool, n int, old time.Duration, unpublished string) {
+// settledRows writes n events of which every share-th is unpublished, the others published so long ago.
+func settledRows(t *testing.T, db *pgxpool.Pool, n int, old time.Duration, unpublished string) {
 	t.Helper()
 	exec(t, db, `
 INSERT INTO outbox_event (event_id, aggregate_type, aggregate_id, event_type, payload, topic, partition_key, created_at, published_at)
@@ -46,8 +46,8 @@ func TestPruningLooksAtTheStateAndNotAtTheAge(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
 	week := 7 * 24 * time.Hour
-	history(t, db, 20_000, week+time.Hour, "g % 2 = 0")
-	history(t, db, 100, week-time.Hour, "g % 2 = 0")
+	settledRows(t, db, 20_000, week+time.Hour, "g % 2 = 0")
+	settledRows(t, db, 100, week-time.Hour, "g % 2 = 0")
 	plan, err := newOperator(t, db).PlanPrune(t.Context(), events(week, 0))
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestTheNewestSettledEventsAreKept(t *testing.T) {
 		t.Run(fmt.Sprint(keep), func(t *testing.T) {
 			t.Parallel()
 			db := newDatabase(t)
-			history(t, db, 12_000, time.Hour, "g % 4 = 0")
+			settledRows(t, db, 12_000, time.Hour, "g % 4 = 0")
 			newest := queryOne[int64](t, db, `SELECT coalesce(min(id), 0) FROM (SELECT id FROM outbox_event WHERE published_at IS NOT NULL ORDER BY id DESC LIMIT $1) e`, keep)
 			prune(t, db, events(0, keep))
 			same(t, "left", holds(t, db), want)
@@ -80,8 +80,8 @@ func TestTheNewestSettledEventsAreKept(t *testing.T) {
 func TestAnEventMustBeOldAndNotAmongTheNewestToGo(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	history(t, db, 50, 3*time.Hour, "false")
-	history(t, db, 50, time.Hour, "false")
+	settledRows(t, db, 50, 3*time.Hour, "false")
+	settledRows(t, db, 50, time.Hour, "false")
 	same(t, "pruned", prune(t, db, events(2*time.Hour, 80)).Events, 20)
 	same(t, "pruned", prune(t, db, events(2*time.Hour, 10)).Events, 30)
 }
@@ -95,7 +95,7 @@ func TestOnlySettledAndOldEventsAreDeletedWhateverTheHistory(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 5))
 			db := newDatabase(t)
 			for range 3 + random.IntN(5) {
-				history(t, db, 1+random.IntN(4000), time.Duration(random.IntN(100))*time.Hour, fmt.Sprintf("hashint4(g + %d) %% %d = 0", random.IntN(1000), 1+random.IntN(9)))
+				settledRows(t, db, 1+random.IntN(4000), time.Duration(random.IntN(100))*time.Hour, fmt.Sprintf("hashint4(g + %d) %% %d = 0", random.IntN(1000), 1+random.IntN(9)))
 				exec(t, db, `SELECT setval('outbox_event_id_seq', nextval('outbox_event_id_seq') + $1)`, random.Int64N(1<<(1+random.IntN(40))))
 			}
 			// They settle in another order than that of their ids; some ages lie in the future, or nowhere.
@@ -117,7 +117,7 @@ CREATE TABLE expected AS SELECT id, published_at IS NOT NULL AND (published_at <
 func TestRowsThatAreLockedAreSkipped(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	history(t, db, 100, time.Hour, "false")
+	settledRows(t, db, 100, time.Hour, "false")
 	tx, err := db.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -143,7 +143,7 @@ func slowDelete(t *testing.T, db *pgxpool.Pool) *pgxpool.Pool {
 func TestPagesShrinkUntilTheyFitIntoTheStatementTimeout(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	history(t, db, 1000, time.Hour, "g % 10 = 0")
+	settledRows(t, db, 1000, time.Hour, "g % 10 = 0")
 	same(t, "pruned", prune(t, slowDelete(t, db), events(0, 0)), operate.Pruned{Events: 900})
 	same(t, "after", holds(t, db), "0 settled, 100 unpublished")
 }
@@ -151,7 +151,7 @@ func TestPagesShrinkUntilTheyFitIntoTheStatementTimeout(t *testing.T) {
 func TestRowsThatAreRefusedArePassed(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	history(t, db, 2000, time.Hour, "false")
+	settledRows(t, db, 2000, time.Hour, "false")
 	exec(t, db, `CREATE TABLE keeps (event bigint REFERENCES outbox_event)`)
 	exec(t, db, `INSERT INTO keeps VALUES (1), (1000), (1001)`)
 	same(t, "pruned", prune(t, db, events(0, 0)), operate.Pruned{Events: 1997, Skipped: 3})
@@ -161,7 +161,7 @@ func TestRowsThatAreRefusedArePassed(t *testing.T) {
 func TestAWalkOfWhichEveryRowIsRefusedIsGivenUp(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	history(t, db, 200, time.Hour, "false")
+	settledRows(t, db, 200, time.Hour, "false")
 	exec(t, db, `CREATE TABLE keeps (event bigint REFERENCES outbox_event)`)
 	exec(t, db, `INSERT INTO keeps SELECT id FROM outbox_event`)
 	pruned, err := newOperator(t, db).Prune(t.Context(), events(0, 0), nil)
@@ -188,7 +188,7 @@ SELECT $1::uuid, 'skip', 'me', 1, CASE WHEN g % 2 = 0 THEN 'done' ELSE 'running'
 	// They are those of another source.
 	exec(t, db, `INSERT INTO outbox.source (id, table_schema, table_name) VALUES ('00000000-0000-0000-0000-000000000001', 'other', 'other')`)
 	exec(t, db, `INSERT INTO outbox.audit (source, at, actor, verb) SELECT '00000000-0000-0000-0000-000000000001', now() - interval '1 year', 'me', 'skip' FROM generate_series(1, 10)`)
-	history(t, db, 100, time.Hour, "false")
+	settledRows(t, db, 100, time.Hour, "false")
 	hours := func(n time.Duration) *time.Duration { n *= time.Hour; return &n }
 	request := operate.Prune{Dead: hours(50), Audit: hours(25)}
 	want := operate.Pruned{Dead: 3000, Audit: 4500, Requests: 2250, Jobs: 2250}
@@ -207,7 +207,7 @@ SELECT $1::uuid, 'skip', 'me', 1, CASE WHEN g % 2 = 0 THEN 'done' ELSE 'running'
 func TestPruningWithoutTheRightNamesTheGrants(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	history(t, db, 10, time.Hour, "false")
+	settledRows(t, db, 10, time.Hour, "false")
 	least := leastRights(t, db, Config{})
 	_, err := newOperator(t, least).Prune(t.Context(), events(0, 0), nil)
 	wantText(t, err, "outbox migrate grants --table public.outbox_event --role", "--delete", `"public"."outbox_event"`)
@@ -221,7 +221,7 @@ func TestPruningWithoutTheRightNamesTheGrants(t *testing.T) {
 func TestACancelledPruningTellsWhatItHasDone(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	history(t, db, 4*prunePage, time.Hour, "false")
+	settledRows(t, db, 4*prunePage, time.Hour, "false")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	pruned, err := newOperator(t, db).Prune(ctx, events(0, 0), func(p operate.Pruned) { cancel() })
@@ -237,7 +237,7 @@ func TestACancelledPruningTellsWhatItHasDone(t *testing.T) {
 func TestAWalkCrossesGapsOfAnySize(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	history(t, db, 6, time.Hour, "false")
+	settledRows(t, db, 6, time.Hour, "false")
 	for i, id := range []int64{-1 << 62, -5, 1 << 40, 1 << 62, 1<<63 - 1} {
 		exec(t, db, `ALTER TABLE outbox_event ALTER COLUMN id DROP IDENTITY IF EXISTS`)
 		exec(t, db, `UPDATE outbox_event SET id = $1 WHERE id = $2`, id, i+2)
@@ -248,8 +248,8 @@ func TestAWalkCrossesGapsOfAnySize(t *testing.T) {
 func TestTheRestOfALongCountIsEstimated(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	history(t, db, 40_000, 3*time.Hour, "g % 4 = 0")
-	history(t, db, 20_000, time.Hour, "false")
+	settledRows(t, db, 40_000, 3*time.Hour, "g % 4 = 0")
+	settledRows(t, db, 20_000, time.Hour, "false")
 	o := newOperator(t, db)
 	row, err := o.source(t.Context())
 	if err != nil {

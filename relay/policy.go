@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outbox-relay/outbox"
+	"github.com/outbox-relay/outbox/internal/topicname"
 )
 
 // Action is what becomes of an event that is given up: one whose failure is its own, after as many attempts as its policy allows.
@@ -97,8 +97,8 @@ func (p Policy) validate() error {
 	if p.OnFailure != DeadLetter {
 		wrong("there is a dead-letter topic, but OnFailure is %s", p.OnFailure)
 	}
-	if err := outbox.CheckTopic(p.letterTopic("t")); err != nil {
-		wrong("dead-letter topic %q: %w", p.DeadLetterTopic, err)
+	if problem := topicname.Check(p.letterTopic("t")); problem != nil {
+		wrong("dead-letter topic %q %w", p.DeadLetterTopic, problem)
 	}
 	return errors.Join(errs...)
 }

@@ -17,10 +17,10 @@ const franz, pgx = "github.com/twmb/franz-go", "github.com/jackc/pgx"
 func layers() map[string][]string {
 	middle := []string{"", "operate", "relay", "competing", "inbox", "internal/lanesql"}
 	return map[string][]string{
-		"":           {},
+		"":           {"internal/topicname"},
 		"outboxsql":  {""},
 		"operate":    {""},
-		"relay":      {"", "internal/engine"},
+		"relay":      {"", "internal/engine", "internal/topicname"},
 		"competing":  {"", "relay", "internal/engine"},
 		"inbox":      {""},
 		"kafka":      middle,
