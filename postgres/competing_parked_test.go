@@ -92,9 +92,10 @@ func TestSkippingWaitsForARelayThatHasTheRow(t *testing.T) {
 		}
 		answered <- out
 	}()
-	eventually(t, "the command to wait for the row", func() bool {
-		return queryOne[bool](t, o.pool, `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`)
-	})
+	if err := o.StandIn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "open requests while the row is locked", openRequestCount(t, o.pool), 1)
 	if _, err := tx.Exec(t.Context(), `UPDATE outbox_event SET published_at = now() WHERE id = $1`, refs[0].ID); err != nil {
 		t.Fatal(err)
 	}
@@ -118,8 +119,7 @@ func TestNothingIsDecidedWithoutLanesWhileOneIsLeased(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := failures{db: o.db, row: row}
-	if err := f.requestsWithoutLanes(t.Context()); err != nil {
+	if _, err := newRequests(o.db, row).withoutLanes(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "open requests", queryOne[int](t, o.pool, `SELECT count(*) FROM outbox.request WHERE done_at IS NULL`), 1)

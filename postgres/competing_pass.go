@@ -115,11 +115,12 @@ func (p *pass) lock(ctx context.Context, tx pgx.Tx) (events []*relay.Event, err 
 	return events, nil
 }
 
-// lockSQL is the statement of every relay of this kind, with what is held, and what relays that lease lanes have parked, left out. Ids are in the order of the index, so it reads no more rows than
+// lockSQL is the statement of every relay of this kind, with what is held, what relays that lease lanes have parked, and what is paused, left out. Ids are in the order of the index, so it reads no more rows than
 // it takes, locks or leaves out.
 func (p *pass) lockSQL() *statement {
 	s := &statement{}
-	fmt.Fprintf(&s.text, "SELECT e.id, %s FROM %s e WHERE e.published_at IS NULL AND %s", p.columns(p.bare), p.row.table.sql(), unparkedSQL(s, p.row.id))
+	fmt.Fprintf(&s.text, "SELECT e.id, %s FROM %s e WHERE e.published_at IS NULL AND %s AND %s", p.columns(p.bare), p.row.table.sql(), unpausedSQL(s, p.row.id),
+		unparkedSQL(s, p.row.id))
 	if len(p.ask.HeldTopics) > 0 {
 		fmt.Fprintf(&s.text, " AND coalesce(e.topic::text, '') <> ALL (%s)", s.param(pgtype.TextArrayOID, p.ask.HeldTopics))
 	}

@@ -132,9 +132,9 @@ func TestInAnyEncodingAParkedKeyWaitsAndGoesOn(t *testing.T) {
 					t.Errorf("request for %q: %v", p.PartitionKey, err)
 				}
 			}
-			released, err := s.Requests(t.Context(), mine, func(relay.Key) bool { return true })
-			if err != nil || len(released) != len(keys) {
-				t.Errorf("released %q, %v; want all of %q", released, err, keys)
+			done, err := s.Requests(t.Context(), mine, always)
+			if err != nil || len(done.Released) != len(keys) {
+				t.Errorf("released %q, %v; want all of %q", done.Released, err, keys)
 			}
 			if again := keysOf(handedOut(t, s, allLanes)); !slices.Equal(again, keys) {
 				t.Errorf("handed out when unparked: %q, want %q", again, keys)

@@ -12,7 +12,7 @@ import (
 	"github.com/outbox-relay/outbox/relay"
 )
 
-// lookSQL reads no more than the lanes, the relays, and the index request_open: an idle relay asks it several times a second.
+// lookSQL reads no more than the lanes, the relays, what is paused, and the index request_open: an idle relay asks it several times a second.
 // A newcomer that has not reported for two seconds is gone: relays that wait report at each look.
 const lookSQL = `
 WITH other AS MATERIALIZED (
@@ -27,7 +27,7 @@ SELECT (SELECT count(*) FROM other WHERE standing = 2) + 1,
        (SELECT count(*) FROM outbox.lane WHERE source = $1 AND (owner IS NULL OR expires_at <= clock_timestamp())),
        EXISTS (SELECT FROM outbox.request WHERE source = $1 AND done_at IS NULL),
        coalesce(h.owner, '00000000-0000-0000-0000-000000000000'), coalesce(r.name, ''), coalesce(r.version, ''),
-       coalesce(greatest(0, extract(epoch FROM h.expires_at - clock_timestamp()) * 1000000), 0)::bigint
+       coalesce(greatest(0, extract(epoch FROM h.expires_at - clock_timestamp()) * 1000000), 0)::bigint, ` + pausesNameSQL + `
 FROM (SELECT) one
 LEFT JOIN LATERAL (
     SELECT owner, expires_at FROM outbox.lane WHERE source = $1 AND owner <> $2 AND expires_at > clock_timestamp()
@@ -40,7 +40,7 @@ func (l *leases) Look(ctx context.Context, owner relay.Owner) (relay.View, error
 	var proved, us int64
 	err := l.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, lookSQL, l.row.id, owner.ID).
-			Scan(&v.Relays, &v.Newcomer, &proved, &v.Free, &v.Requests, &v.Holder.ID, &v.Holder.Name, &v.Holder.Version, &us)
+			Scan(&v.Relays, &v.Newcomer, &proved, &v.Free, &v.Requests, &v.Holder.ID, &v.Holder.Name, &v.Holder.Version, &us, &v.Pauses)
 	})
 	if err != nil {
 		return relay.View{}, fmt.Errorf("look at the lanes of %s: %w", l.row.table, err)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -84,23 +85,18 @@ SELECT name FROM outbox.relay WHERE source = $1 AND mode = 'competing' AND expir
 // ErrCompeting refuses a request for a key that is not parked while a competing relay is alive: what such a relay leaves out for a while is its own affair.
 var ErrCompeting = errors.New("the key is not parked, and no key gets parked in mode competing: mend the event, it is tried again by itself")
 
-// Request asks the key's relay for a verb, [VerbUnpark] or [VerbSkip], and returns the request's id for [Operator.Await]. by says who
-// asks and why goes into the record; neither may hold a secret. While a competing relay is alive and the key is not parked it writes nothing
+// Request asks the key's relay for a verb and returns the request's id for [Operator.Await]: [VerbUnpark] or [VerbRetry], or [VerbSkip] or [VerbDead] for the event that
+// stops the key. by says who asks and why goes into the record; neither may hold a secret. While a competing relay is alive and the key is not parked it writes nothing
 // down, and the error is [ErrCompeting].
 func (o *Operator) Request(ctx context.Context, verb string, key relay.Key, by, why string) (int64, error) {
-	if verb != VerbUnpark && verb != VerbSkip {
-		return 0, fmt.Errorf("request %s: the verb is unknown: use %s or %s", verb, VerbUnpark, VerbSkip)
+	if !slices.Contains([]string{VerbUnpark, VerbRetry, VerbSkip, VerbDead}, verb) {
+		return 0, fmt.Errorf("request %s: the verb is unknown for a key: use %s, %s, %s or %s", verb, VerbUnpark, VerbRetry, VerbSkip, VerbDead)
 	}
-	row, err := o.source(ctx)
-	if err != nil {
-		return 0, err
-	}
-	var id int64
-	err = o.pool.QueryRow(ctx, `
+	id, err := o.request(ctx, `
 INSERT INTO outbox.request (source, verb, topic, partition_key, requested_by, reason) SELECT $1, $2, $3, $4, $5, $6
 WHERE EXISTS (SELECT FROM outbox.parked_key WHERE source = $1 AND key_hash = $7)
    OR NOT EXISTS (SELECT FROM outbox.relay WHERE source = $1 AND mode = 'competing' AND expires_at > clock_timestamp()) RETURNING id`,
-		row.id, verb, key.Topic, key.PartitionKey, storable(by), storable(why), keyHash(key)).Scan(&id)
+		verb, key.Topic, key.PartitionKey, storable(by), storable(why), keyHash(key))
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = ErrCompeting
 	}
@@ -108,6 +104,29 @@ WHERE EXISTS (SELECT FROM outbox.parked_key WHERE source = $1 AND key_hash = $7)
 		return 0, fmt.Errorf("request %s for %s: %w", verb, o.table, err)
 	}
 	return id, nil
+}
+
+// RequestEvent asks the relay of the event's key for a verb, as [Operator.Request] does: [VerbRetry], [VerbSkip], [VerbDead] or [VerbRestore]. key is the event's.
+func (o *Operator) RequestEvent(ctx context.Context, verb string, key relay.Key, event relay.Ref, by, why string) (int64, error) {
+	if !slices.Contains([]string{VerbRetry, VerbSkip, VerbDead, VerbRestore}, verb) {
+		return 0, fmt.Errorf("request %s: the verb is unknown for an event: use %s, %s, %s or %s", verb, VerbRetry, VerbSkip, VerbDead, VerbRestore)
+	}
+	id, err := o.request(ctx, `
+INSERT INTO outbox.request (source, verb, topic, partition_key, requested_by, reason, id_of_event, event_id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING id`,
+		verb, key.Topic, key.PartitionKey, storable(by), storable(why), event.ID, event.EventID)
+	if err != nil {
+		return 0, fmt.Errorf("request %s for %s: %w", verb, o.table, err)
+	}
+	return id, nil
+}
+
+func (o *Operator) request(ctx context.Context, sql string, args ...any) (id int64, err error) {
+	row, err := o.source(ctx)
+	if err != nil {
+		return 0, err
+	}
+	err = o.pool.QueryRow(ctx, sql, append([]any{row.id}, args...)...).Scan(&id)
+	return id, err
 }
 
 // Outcome is how a request ended.
@@ -186,9 +205,9 @@ SELECT EXISTS (SELECT FROM outbox.lane WHERE source = $1 AND expires_at > clock_
 	if err != nil || leased {
 		return err
 	}
+	q := newRequests(o.db, row)
 	if competing {
-		f := failures{db: o.db, row: row}
-		return f.requestsWithoutLanes(ctx)
+		return repeat(q.withoutLanes, ctx)
 	}
 	l := leases{db: o.db, row: row}
 	me := relay.Owner{ID: uuid.New(), Name: "operator"}
@@ -196,9 +215,31 @@ SELECT EXISTS (SELECT FROM outbox.lane WHERE source = $1 AND expires_at > clock_
 	if err != nil {
 		return err
 	}
-	f := failures{db: o.db, row: row}
-	_, err = f.Requests(ctx, claim, func(relay.Key) bool { return true })
+	err = repeat(func(ctx context.Context) (relay.Carried, error) { return q.Requests(ctx, claim, allReady) }, ctx)
 	return errors.Join(err, leave(&l, claim))
+}
+
+// repeat carries out batches while there are more, for a part of the operator's lease.
+func repeat(carryOut func(context.Context) (relay.Carried, error), ctx context.Context) error {
+	for began := time.Now(); time.Since(began) < operatorTTL/3; {
+		done, err := carryOut(ctx)
+		if err != nil || !done.More {
+			return err
+		}
+	}
+	return nil
+}
+
+// StandIn carries out open requests when no relay is alive to do it, for a few seconds at most; else it does nothing.
+func (o *Operator) StandIn(ctx context.Context) error {
+	row, err := o.source(ctx)
+	if err != nil {
+		return err
+	}
+	if err := o.standIn(ctx, row); err != nil {
+		return fmt.Errorf("carry out requests without a relay; they stay queued: %w", err)
+	}
+	return nil
 }
 
 // leave gives the lanes back even when the command was interrupted: a relay that starts must not wait for them.

@@ -79,7 +79,7 @@ func TestTheCommandLeavesItToALiveRelay(t *testing.T) {
 		out, _ := o.Await(t.Context(), id)
 		outcome <- out
 	}()
-	same(t, "released", requests(t, s, c, always), []relay.Key{orders})
+	same(t, "released", carriedOut(t, s, c, always), []relay.Key{orders})
 	same(t, "outcome", (<-outcome).Text, "unparked")
 	if err := s.Renew(t.Context(), c, ttl); err != nil {
 		t.Errorf("the relay lost its lease: %v", err)

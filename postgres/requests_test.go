@@ -11,7 +11,7 @@ import (
 	"github.com/outbox-relay/outbox/relay"
 )
 
-func always(relay.Key) bool { return true }
+func always(keys []relay.Key) []relay.Key { return keys }
 
 // requested writes a request down as an operator's command does.
 func requested(t *testing.T, db *pgxpool.Pool, verb string, key relay.Key) int64 {
@@ -26,13 +26,14 @@ func openRequestCount(t *testing.T, db *pgxpool.Pool) int {
 	return queryOne[int](t, db, `SELECT count(*) FROM outbox.request WHERE done_at IS NULL`)
 }
 
-func requests(t *testing.T, s *Source, c relay.Claim, ready func(relay.Key) bool) []relay.Key {
+// carriedOut has the source carry requests out and returns the keys that are not parked any more.
+func carriedOut(t *testing.T, s *Source, c relay.Claim, ready func([]relay.Key) []relay.Key) []relay.Key {
 	t.Helper()
-	released, err := s.Requests(t.Context(), c, ready)
+	done, err := s.Requests(t.Context(), c, ready)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return released
+	return done.Released
 }
 
 func problem(t *testing.T, db *pgxpool.Pool, id int64) string {
@@ -55,11 +56,11 @@ func TestUnparkReleasesTheKeyAndKeepsItsEvents(t *testing.T) {
 	t.Parallel()
 	db, s, c, _ := stopped(t)
 	id := requested(t, db, VerbUnpark, orders)
-	same(t, "released", requests(t, s, c, always), []relay.Key{orders})
+	same(t, "released", carriedOut(t, s, c, always), []relay.Key{orders})
 	same(t, "problem", problem(t, db, id), "")
 	same(t, "parked keys", parkedKeys(t, s), nil)
 	same(t, "unpublished", queryOne[int](t, db, `SELECT count(*) FROM outbox_event WHERE published_at IS NULL`), 2)
-	same(t, "released the next time", requests(t, s, c, always), nil)
+	same(t, "released the next time", carriedOut(t, s, c, always), nil)
 }
 
 func TestSkipMovesTheEventWhole(t *testing.T) {
@@ -68,14 +69,14 @@ func TestSkipMovesTheEventWhole(t *testing.T) {
 	exec(t, db, `ALTER TABLE outbox_event ADD COLUMN tenant text NOT NULL DEFAULT 'acme'`)
 	row := queryOne[string](t, db, `SELECT to_jsonb(e)::text FROM outbox_event e WHERE id = $1`, refs[0].ID)
 	id := requested(t, db, VerbSkip, orders)
-	same(t, "released", requests(t, s, c, always), []relay.Key{orders})
+	same(t, "released", carriedOut(t, s, c, always), []relay.Key{orders})
 	same(t, "problem", problem(t, db, id), "")
 	same(t, "the dead event", queryOne[string](t, db, `SELECT event::text FROM outbox.dead_event`), row)
 	same(t, "what is known of it", queryOne[[]string](t, db, `
 SELECT array[id::text, event_id::text, topic, partition_key, code, reason, died_by, (lane = `+lanesql.Of("partition_key", "8")+`)::text]
 FROM outbox.dead_event`), []string{
-		"1", refs[0].EventID.String(), orders.Topic, orders.PartitionKey, "MESSAGE_TOO_LARGE",
-		"the event is too large; skipped: too old", "ann", "true",
+		"1", refs[0].EventID.String(), orders.Topic, orders.PartitionKey, "SKIPPED",
+		"too old; its key was parked: MESSAGE_TOO_LARGE: the event is too large", "ann", "true",
 	})
 	same(t, "ids left", queryOne[[]int64](t, db, `SELECT array(SELECT id FROM outbox_event)`), []int64{refs[1].ID})
 	same(t, "parked keys", parkedKeys(t, s), nil)
@@ -90,7 +91,7 @@ func TestSkipOfAnEventThatWasPublishedMeanwhileOnlyReleases(t *testing.T) {
 	db, s, c, refs := stopped(t)
 	settle(t, s, refs[:1])
 	requested(t, db, VerbSkip, orders)
-	same(t, "released", requests(t, s, c, always), []relay.Key{orders})
+	same(t, "released", carriedOut(t, s, c, always), []relay.Key{orders})
 	same(t, "dead events", queryOne[int](t, db, `SELECT count(*) FROM outbox.dead_event`), 0)
 	same(t, "rows left", queryOne[int](t, db, `SELECT count(*) FROM outbox_event`), 2)
 }
@@ -102,9 +103,9 @@ func TestARequestWaitsUntilItsKeyIsReady(t *testing.T) {
 	park(t, s, c, parked(other, insert(t, db, other, 1)[0]))
 	requested(t, db, VerbUnpark, orders)
 	requested(t, db, VerbUnpark, other)
-	same(t, "released", requests(t, s, c, func(k relay.Key) bool { return k == other }), []relay.Key{other})
+	same(t, "released", carriedOut(t, s, c, func([]relay.Key) []relay.Key { return []relay.Key{other} }), []relay.Key{other})
 	same(t, "open requests", openRequestCount(t, db), 1)
-	same(t, "released later", requests(t, s, c, always), []relay.Key{orders})
+	same(t, "released later", carriedOut(t, s, c, always), []relay.Key{orders})
 }
 
 func TestRequestsThatCannotBeDoneAreClosedWithTheReason(t *testing.T) {
@@ -114,9 +115,9 @@ func TestRequestsThatCannotBeDoneAreClosedWithTheReason(t *testing.T) {
 	notParked := requested(t, db, VerbUnpark, relay.Key{Topic: "b", PartitionKey: "x"})
 	skipNot := requested(t, db, VerbSkip, relay.Key{Topic: "b", PartitionKey: "x"})
 	good := requested(t, db, VerbUnpark, orders)
-	same(t, "released", requests(t, s, c, always), []relay.Key{orders})
+	same(t, "released", carriedOut(t, s, c, always), []relay.Key{orders})
 	same(t, "problems", []string{problem(t, db, unknown), problem(t, db, notParked), problem(t, db, skipNot), problem(t, db, good)}, []string{
-		`the verb "explode" is unknown to this relay: it knows unpark and skip; a newer relay may know it`,
+		`the verb "explode" is unknown to this relay: it knows unpark, retry, skip, dead and restore; a newer relay may know it`,
 		"the key is not parked", "the key is not parked", "",
 	})
 }
@@ -133,7 +134,7 @@ func TestSkipWithoutTheRightToDeleteSaysWhichGrantIsMissing(t *testing.T) {
 	}
 	c = claim(t, s, owner("b"))
 	id := requested(t, db, VerbSkip, orders)
-	same(t, "released", requests(t, s, c, always), nil)
+	same(t, "released", carriedOut(t, s, c, always), nil)
 	if text := problem(t, db, id); text == "" {
 		t.Error("the request has no error")
 	} else {
@@ -142,7 +143,7 @@ func TestSkipWithoutTheRightToDeleteSaysWhichGrantIsMissing(t *testing.T) {
 	same(t, "parked keys", len(parkedKeys(t, s)), 1)
 	same(t, "rows left", queryOne[int](t, db, `SELECT count(*) FROM outbox_event WHERE id = $1`, refs[0].ID), 1)
 	next := requested(t, db, VerbUnpark, orders)
-	same(t, "released by the next request", requests(t, s, c, always), []relay.Key{orders})
+	same(t, "released by the next request", carriedOut(t, s, c, always), []relay.Key{orders})
 	same(t, "problem of the next request", problem(t, db, next), "")
 }
 
@@ -155,13 +156,13 @@ func TestACancelledRequestStaysOpen(t *testing.T) {
 	db, s, c, _ := stopped(t)
 	requested(t, db, VerbUnpark, orders)
 	ctx, cancel := context.WithCancel(t.Context())
-	released, err := s.Requests(ctx, c, func(relay.Key) bool { cancel(); return true })
-	if err == nil || released != nil {
-		t.Errorf("Requests = %v, %v; want an error", released, err)
+	done, err := s.Requests(ctx, c, func(keys []relay.Key) []relay.Key { cancel(); return keys })
+	if err == nil || done.Done > 0 || done.Released != nil {
+		t.Errorf("Requests = %v, %v; want an error", done, err)
 	}
 	same(t, "open requests", openRequestCount(t, db), 1)
 	if _, err := s.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	same(t, "released", requests(t, s, c, always), []relay.Key{orders})
+	same(t, "released", carriedOut(t, s, c, always), []relay.Key{orders})
 }

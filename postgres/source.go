@@ -41,6 +41,7 @@ type opened struct {
 	settler  *settler
 	leases   *leases
 	failures *failures
+	requests *requests
 }
 
 var _ relay.Source = (*Source)(nil)
@@ -127,6 +128,7 @@ func (s *Source) begin(ctx context.Context) (*opened, []string, error) {
 		settler:  newSettler(s.settle, found.row, s.cfg.Settle),
 		leases:   &leases{db: s.lease, row: found.row},
 		failures: &failures{db: s.state, row: found.row},
+		requests: newRequests(s.state, found.row),
 	}, found.warnings, nil
 }
 
@@ -352,12 +354,21 @@ func (s *Source) HoldTopics(ctx context.Context, owner relay.Owner, held []relay
 }
 
 // Requests implements [relay.Failures].
-func (s *Source) Requests(ctx context.Context, claim relay.Claim, ready func(relay.Key) bool) ([]relay.Key, error) {
+func (s *Source) Requests(ctx context.Context, claim relay.Claim, ready func([]relay.Key) []relay.Key) (relay.Carried, error) {
 	o, err := s.now("carry out requests")
 	if err != nil {
-		return nil, err
+		return relay.Carried{}, err
 	}
-	return o.failures.Requests(ctx, claim, ready)
+	return o.requests.Requests(ctx, claim, ready)
+}
+
+// Pauses implements [relay.Failures].
+func (s *Source) Pauses(ctx context.Context) (relay.Pauses, error) {
+	o, err := s.now("read what is paused")
+	if err != nil {
+		return relay.Pauses{}, err
+	}
+	return o.failures.Pauses(ctx)
 }
 
 // now returns what the running term works with.

@@ -308,7 +308,7 @@ func TestNothingIsPreparedOrLeftInASession(t *testing.T) {
 	refs := insert(t, db, orders, 2)
 	park(t, s, c, parked(orders, refs[0]))
 	requested(t, db, VerbSkip, orders)
-	same(t, "released", requests(t, s, c, always), []relay.Key{orders})
+	same(t, "released", carriedOut(t, s, c, always), []relay.Key{orders})
 	callAll(t, s, c, refs[1], "in one session")
 	for _, session := range append(s.term(), s.watch) {
 		err := session.run(t.Context(), func(ctx context.Context, conn *pgx.Conn) error {
@@ -338,7 +338,7 @@ func TestAChangedTableBreaksNoStatement(t *testing.T) {
 		refs := insert(t, db, orders, 2)
 		park(t, s, c, parked(orders, refs[0]))
 		requested(t, db, VerbSkip, orders)
-		same(t, "released", requests(t, s, c, always), []relay.Key{orders})
+		same(t, "released", carriedOut(t, s, c, always), []relay.Key{orders})
 		same(t, "settled", settle(t, s, refs[1:]), 1)
 		backlog(t, s)
 	}

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -133,6 +134,7 @@ func (s *fakeSource) Look(ctx context.Context, owner Owner) (v View, err error) 
 	err = s.call(ctx, "look", func() error {
 		f := s.table
 		v.Relays, v.Newcomer, v.Proved, v.Requests = f.tried(owner), f.newcomer(owner), f.provedAgo(owner), len(f.requests) > 0
+		v.Pauses = f.pausesName()
 		for _, l := range f.lanes {
 			switch {
 			case !l.taken():
@@ -240,29 +242,95 @@ func (s *fakeSource) HoldTopics(ctx context.Context, owner Owner, held []HeldTop
 	})
 }
 
-func (s *fakeSource) Requests(ctx context.Context, c Claim, ready func(Key) bool) (released []Key, err error) {
+// Requests carries out a few requests at each call. Those whose keys are not ready go to the end, so that they keep nobody waiting.
+func (s *fakeSource) Requests(ctx context.Context, c Claim, ready func([]Key) []Key) (done Carried, err error) {
+	const atOnce = 3
+	f := s.table
+	f.mu.Lock()
+	var mine []fakeRequest
+	var keys []Key
+	for _, r := range f.requests {
+		if slices.Contains(c.Lanes, f.lane(r.key)) && len(mine) < atOnce {
+			mine, keys = append(mine, r), append(keys, r.key)
+		}
+	}
+	f.mu.Unlock()
+	idle := ready(keys)
 	err = s.call(ctx, "requests", func() error {
-		f := s.table
-		var open []fakeRequest
-		for _, r := range f.requests {
-			p, parked := f.parked[r.key]
-			switch {
-			case !slices.Contains(c.Lanes, f.lane(r.key)):
-				open = append(open, r)
+		for _, r := range mine {
+			at := slices.Index(f.requests, r)
+			if at < 0 {
 				continue
-			case !ready(r.key):
-				open = append(open, r)
+			}
+			f.requests = slices.Delete(f.requests, at, at+1)
+			switch {
+			case !slices.Contains(idle, r.key):
+				f.requests = append(f.requests, r)
 				continue
 			case s.ownsLane(c, f.lane(r.key)) != nil:
+				f.requests = append(f.requests, r)
 				return ErrLeaseLost
-			case parked && r.verb == "discard":
-				f.row(p.Event).published = true
 			}
-			delete(f.parked, r.key)
-			released = append(released, r.key)
+			s.carryOut(r, &done)
+			done.Done++
 		}
-		f.requests = open
+		done.More = done.Done > 0 && len(f.requests) > 0
 		return nil
 	})
-	return released, err
+	return done, err
+}
+
+func (s *fakeSource) carryOut(r fakeRequest, done *Carried) {
+	f := s.table
+	p, parked := f.parked[r.key]
+	switch r.verb {
+	case "retry":
+	case "discard":
+		if parked {
+			f.row(p.Event).published = true
+		}
+	case "skip":
+		row := f.row(r.ref)
+		if row.published || row.event.EventID != r.ref.EventID {
+			return
+		}
+		row.published, row.dead = true, true
+		if parked = parked && p.Event == r.ref; !parked {
+			done.Changed = append(done.Changed, r.key)
+			return
+		}
+	case "restore":
+		if row := f.row(r.ref); row.dead {
+			row.published, row.dead = false, false
+			done.Changed = append(done.Changed, r.key)
+		}
+		return
+	}
+	if parked {
+		delete(f.parked, r.key)
+		done.Released = append(done.Released, r.key)
+	}
+}
+
+func (s *fakeSource) Pauses(ctx context.Context) (p Pauses, err error) {
+	err = s.call(ctx, "pauses", func() error {
+		p = Pauses{Name: s.table.pausesName(), All: slices.Clone(s.table.pauses)}
+		return nil
+	})
+	return p, err
+}
+
+func (f *fakeTable) pausesName() string { return fmt.Sprint(f.pauses) }
+
+// setPaused pauses or resumes one scope.
+func (f *fakeTable) setPaused(p Pause, paused bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := slices.Index(f.pauses, p)
+	switch {
+	case paused && at < 0:
+		f.pauses = append(slices.Clone(f.pauses), p)
+	case !paused && at >= 0:
+		f.pauses = slices.Delete(slices.Clone(f.pauses), at, at+1)
+	}
 }

@@ -20,6 +20,7 @@ type fakeTable struct {
 	held   []HeldTopic
 	fakeAttempts
 	requests       []fakeRequest
+	pauses         []Pause
 	firstPublished time.Time
 	// statements are the sizes of the statements that settled.
 	statements []int
@@ -32,16 +33,19 @@ type fakeRow struct {
 	// late tells that it was settled by a relay whose lane was another's by then: one that had lost its connection between the acknowledgement and
 	// the settle. The other may have read the row before and publish it again.
 	late bool
+	// dead tells that it was given up: published is set too, and it may come back.
+	dead bool
 	// forgotten rows are passed over by the cursor without a trace.
 	forgotten bool
 	// unsettleable rows refuse to be marked.
 	unsettleable bool
 }
 
-// fakeRequest is what an operator asks for: retry or discard the event that a parked key stops at.
+// fakeRequest is what an operator asks for: retry or discard the event that a parked key stops at, skip or restore one event.
 type fakeRequest struct {
 	verb string
 	key  Key
+	ref  Ref
 }
 
 // newFakeTable has one lane: one relay works, the others wait.
@@ -119,7 +123,13 @@ func (f *fakeTable) parkedKeys() []Key {
 func (f *fakeTable) request(verb string, key Key) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.requests = append(f.requests, fakeRequest{verb, key})
+	f.requests = append(f.requests, fakeRequest{verb: verb, key: key})
+}
+
+func (f *fakeTable) requestEvent(verb string, e *Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.requests = append(f.requests, fakeRequest{verb, e.Key(), e.Ref()})
 }
 
 func (f *fakeTable) requestsOpen() int {

@@ -30,6 +30,8 @@ type gate struct {
 	parked   map[Key]struct{}
 	// requested are keys for which an operator's request is being carried out.
 	requested map[Key]struct{}
+	// paused is what operators keep back.
+	paused pauses
 	// events and bytes are what the budget is charged for: admitted and not settled.
 	events, bytes int
 	// stuck is how many of them are in Kafka and can never be settled.
@@ -69,6 +71,10 @@ type topicState struct {
 	err error
 	// ready tells that a held topic was found in order again: it is released when nothing of it is outstanding.
 	ready bool
+	// paused tells that an operator keeps it back.
+	paused bool
+	// due tells that events of it were or may have been dropped: none is admitted until the topic is read again from its oldest on.
+	due bool
 	// released tells that the reader has to take it.
 	released bool
 }
@@ -100,6 +106,7 @@ func newGate(limitEvents, limitBytes int, now func() time.Time, all int, lanes [
 		topics:      map[string]*topicState{},
 		parked:      map[Key]struct{}{},
 		requested:   map[Key]struct{}{},
+		paused:      pauses{keys: map[Key]struct{}{}},
 		room:        newSignal(),
 		released:    newSignal(),
 		quiet:       newSignal(),
@@ -111,7 +118,7 @@ func newGate(limitEvents, limitBytes int, now func() time.Time, all int, lanes [
 func (g *gate) admit(events []*Event) (ready []*Event) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.closed {
+	if g.closed || g.paused.source {
 		return nil
 	}
 	g.admission++
@@ -128,13 +135,13 @@ func (g *gate) admit(events []*Event) (ready []*Event) {
 		k := g.keys[key]
 		if k == nil {
 			t := g.topic(key.Topic)
-			if t.err != nil {
+			if t.due {
 				continue
 			}
 			k = &keyState{topic: t, admission: g.admission}
 			g.keys[key] = k
 		}
-		if k.spilled || k.topic.err != nil {
+		if k.spilled || k.topic.due {
 			continue
 		}
 		size := e.Size()
@@ -155,7 +162,8 @@ func (g *gate) admit(events []*Event) (ready []*Event) {
 func (g *gate) stopped(key Key) bool {
 	_, parked := g.parked[key]
 	_, requested := g.requested[key]
-	return parked || requested
+	_, paused := g.paused.keys[key]
+	return parked || requested || paused
 }
 
 func (g *gate) topic(name string) *topicState {

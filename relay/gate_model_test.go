@@ -231,10 +231,11 @@ func (m *gateModel) release() {
 		m.gate.topicReady(name)
 	}
 	for key := range m.gate.parked {
-		if m.gate.hold(key) {
+		held := m.gate.hold([]Key{key})
+		if idle, _ := m.gate.idle(held); len(idle) > 0 {
 			m.gate.unpark(key)
-			m.gate.unhold(key)
 		}
+		m.gate.unhold(held)
 	}
 }
 

@@ -2,7 +2,7 @@ package relay
 
 import "slices"
 
-// What is held: keys that are parked or spilled, and topics that cannot be published to. Held events are not kept in memory. When
+// What is held: keys that are parked or spilled, topics that cannot be published to, and what is paused. Held events are not kept in memory. When
 // the reason is over, the key or topic is released: the reader's goroutine takes it and reads it again from its oldest event on.
 
 var _ Held = (*gate)(nil)
@@ -11,23 +11,23 @@ var _ Held = (*gate)(nil)
 func (g *gate) HeldKey(key Key) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.stopped(key) || !g.lanes.has(key) {
+	if g.paused.source || g.stopped(key) || !g.lanes.has(key) {
 		return true
 	}
-	if t := g.topics[key.Topic]; t != nil && t.err != nil {
+	if t := g.topics[key.Topic]; t != nil && t.due {
 		return true
 	}
 	k := g.keys[key]
 	return k != nil && k.spilled
 }
 
-// HeldTopics returns the topics that cannot be published to, sorted.
+// HeldTopics returns the topics that cannot be published to, or are paused, sorted.
 func (g *gate) HeldTopics() []string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var names []string
 	for name, t := range g.topics {
-		if t.err != nil {
+		if t.due {
 			names = append(names, name)
 		}
 	}
@@ -69,36 +69,58 @@ func (g *gate) park(key Key) {
 	g.parked[key] = struct{}{}
 }
 
-// unpark lets a key go on that is no longer parked.
-func (g *gate) unpark(key Key) {
+// unpark lets keys go on that are no longer parked.
+func (g *gate) unpark(keys ...Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.parked, key)
-	g.goOn(key)
+	for _, key := range keys {
+		delete(g.parked, key)
+		g.goOn(key)
+	}
 }
 
-// hold stops a key while an operator's request is carried out, if its lane is read and nothing of it is in flight: the row that the request changes must not be
-// published at the same moment. The caller lets it go on with unhold.
-func (g *gate) hold(key Key) bool {
+// hold stops those of the keys whose lanes are read, while operators' requests are carried out: nothing new of them goes out. The rows that a request changes must not
+// be published at the same moment, so it may begin when the key is idle. The caller lets them go on with unhold.
+func (g *gate) hold(keys []Key) (held []Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.lanes.has(key) {
-		return false
-	}
-	for _, f := range g.inFlight {
-		if f.key == key && !f.stuck {
-			return false
+	for _, key := range keys {
+		if g.lanes.has(key) {
+			g.requested[key] = struct{}{}
+			g.spillKey(key)
+			held = append(held, key)
 		}
 	}
-	g.requested[key] = struct{}{}
-	return true
+	return held
 }
 
-func (g *gate) unhold(key Key) {
+// idle returns those of the keys of which nothing is in flight, and the others.
+func (g *gate) idle(keys []Key) (idle, busy []Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	delete(g.requested, key)
-	g.goOn(key)
+	flying := make(map[Key]struct{}, len(g.inFlight))
+	for _, f := range g.inFlight {
+		if !f.stuck {
+			flying[f.key] = struct{}{}
+		}
+	}
+	for _, key := range keys {
+		if _, flies := flying[key]; flies {
+			busy = append(busy, key)
+		} else {
+			idle = append(idle, key)
+		}
+	}
+	return idle, busy
+}
+
+func (g *gate) unhold(keys []Key) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, key := range keys {
+		delete(g.requested, key)
+		g.goOn(key)
+	}
 }
 
 // goOn hands a key to the reader's goroutine. It stays held until that takes it: a newer event must not be admitted before the key is read
@@ -126,11 +148,20 @@ func (g *gate) topicReady(name string) bool {
 	if t == nil || t.err == nil || t.ready || t.released {
 		return false
 	}
+	if t.paused {
+		t.err = nil
+		return true
+	}
 	t.ready = true
-	if t.outstanding == 0 {
+	g.freeTopic(name, t)
+	return true
+}
+
+// freeTopic releases a topic that nothing holds back any more, and of which nothing is outstanding.
+func (g *gate) freeTopic(name string, t *topicState) {
+	if t.due && !t.released && !t.paused && (t.err == nil || t.ready) && t.outstanding == 0 {
 		g.releaseTopic(name, t)
 	}
-	return true
 }
 
 func (g *gate) releaseKey(key Key, k *keyState) {
@@ -143,7 +174,7 @@ func (g *gate) releaseKey(key Key, k *keyState) {
 }
 
 func (g *gate) releaseTopic(name string, t *topicState) {
-	t.ready, t.released = false, true
+	t.released = true
 	g.releasedTopics = append(g.releasedTopics, name)
 	g.released.set()
 }
@@ -152,7 +183,7 @@ func (g *gate) releaseTopic(name string, t *topicState) {
 func (g *gate) rest() (released bool, inFlight int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.releasedKeys)+len(g.releasedTopics)+len(g.gained) > 0, g.events - g.stuck
+	return len(g.releasedKeys)+len(g.releasedTopics)+len(g.gained) > 0 || g.paused.resuming, g.events - g.stuck
 }
 
 // released is what the reader has to do before its next read: forget lanes, then read keys, topics and lanes again.
@@ -171,17 +202,21 @@ func (g *gate) takeReleased() (r released) {
 	defer g.mu.Unlock()
 	r.forget, r.lanes = g.left, g.gained
 	g.left, g.gained = nil, nil
+	r.lanes = append(r.lanes, g.takeResumed()...)
 	g.lanes.add(r.lanes)
 	for _, key := range g.releasedKeys {
 		delete(g.keys, key)
-		if t := g.topics[key.Topic]; !g.stopped(key) && g.lanes.has(key) && (t == nil || t.err == nil) {
+		if t := g.topics[key.Topic]; !g.stopped(key) && g.lanes.has(key) && (t == nil || !t.due) {
 			r.keys = append(r.keys, key)
 		}
 	}
 	for _, name := range g.releasedTopics {
 		t := g.topics[name]
-		t.err, t.released = nil, false
-		r.topics = append(r.topics, name)
+		t.err, t.ready, t.released = nil, false, false
+		// It may have been paused since.
+		if t.due = t.paused; !t.due {
+			r.topics = append(r.topics, name)
+		}
 	}
 	g.releasedKeys, g.releasedTopics = nil, nil
 	return r

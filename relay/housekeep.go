@@ -159,7 +159,7 @@ func (t *term) park(ctx context.Context, o outcome) error {
 
 // checkTopics releases the held topics that are in order again.
 func (t *term) checkTopics(ctx context.Context) {
-	held := t.gate.HeldTopics()
+	held := slices.Sorted(maps.Keys(t.gate.topicErrors()))
 	if len(held) == 0 || t.cfg.Once {
 		return
 	}
@@ -176,37 +176,61 @@ func (t *term) checkTopics(ctx context.Context) {
 	}
 }
 
-// carryOut has the source do what operators ask for. Keys that are asked about are held meanwhile.
+// carryOut has the source do a part of what operators ask for. Keys that are asked about are held meanwhile.
 func (t *term) carryOut(ctx context.Context) error {
 	var held []Key
-	released, err := t.source.Requests(ctx, t.keeper.current(), func(key Key) bool {
-		if !t.gate.hold(key) {
-			return false
-		}
-		held = append(held, key)
-		return true
+	done, err := t.source.Requests(ctx, t.keeper.current(), func(keys []Key) []Key {
+		stopped := t.gate.hold(keys)
+		held = append(held, stopped...)
+		return t.awaitIdle(ctx, stopped)
 	})
-	t.lookAgain(ctx, released)
-	for _, key := range released {
-		t.cfg.Logger.Info("key released", "topic", engine.Short(key.Topic))
-		t.gate.unpark(key)
-	}
-	for _, key := range held {
-		t.gate.unhold(key)
+	t.lookAgain(ctx, done)
+	t.gate.unpark(done.Released...)
+	t.gate.unhold(held)
+	if n := len(done.Released) + len(done.Changed); n > 0 {
+		t.cfg.Logger.Info("keys go on: operators' requests were carried out", "keys", n, "requests", done.Done)
 	}
 	if err != nil {
 		return fmt.Errorf("carry out requests: %w", err)
 	}
+	if done.More {
+		t.requested.set()
+	}
 	return nil
 }
 
-// lookAgain lets the publisher look at the topics of released keys: an operator has most likely changed something about them. An outage of
+const (
+	// idleWithin is how long keys that are held may take until nothing of them is in flight. Those that take longer go on first, and are asked for again at
+	// the next look.
+	idleWithin = 50 * time.Millisecond
+	idleEvery  = 2 * time.Millisecond
+)
+
+// awaitIdle returns those of the held keys of which nothing is in flight, in a moment at the latest.
+func (t *term) awaitIdle(ctx context.Context, held []Key) []Key {
+	tick := time.NewTicker(idleEvery)
+	defer tick.Stop()
+	idle, busy := t.gate.idle(held)
+	for until := t.cfg.now().Add(idleWithin); len(busy) > 0 && t.cfg.now().Before(until); {
+		select {
+		case <-ctx.Done():
+			return idle
+		case <-tick.C:
+		}
+		var more []Key
+		more, busy = t.gate.idle(busy)
+		idle = append(idle, more...)
+	}
+	return idle
+}
+
+// lookAgain lets the publisher look at the topics of keys that go on: an operator has most likely changed something about them. An outage of
 // the brokers is no reason to keep the keys.
-func (t *term) lookAgain(ctx context.Context, released []Key) {
-	var topics []string
-	for _, key := range released {
-		if !slices.Contains(topics, key.Topic) {
-			topics = append(topics, key.Topic)
+func (t *term) lookAgain(ctx context.Context, done Carried) {
+	topics := map[string]struct{}{}
+	for _, keys := range [][]Key{done.Released, done.Changed} {
+		for _, key := range keys {
+			topics[key.Topic] = struct{}{}
 		}
 	}
 	if len(topics) == 0 {
@@ -214,7 +238,7 @@ func (t *term) lookAgain(ctx context.Context, released []Key) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.LeaseTTL)
 	defer cancel()
-	if _, err := t.publisher.CheckTopics(ctx, topics); err != nil {
+	if _, err := t.publisher.CheckTopics(ctx, slices.Sorted(maps.Keys(topics))); err != nil {
 		t.cfg.Logger.Debug("look at the topics of released keys", "error", err)
 	}
 }

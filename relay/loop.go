@@ -47,6 +47,9 @@ func (t *term) read(ctx context.Context) error {
 func (r *reader) turn(ctx context.Context) (done bool, err error) {
 	r.counters.lastTurn.Store(r.cfg.now().UnixNano())
 	r.readAgain()
+	if r.gate.sourcePaused() {
+		return r.restPaused(ctx)
+	}
 	n := r.room()
 	if n == 0 {
 		if err := r.noteChoked(); err != nil {
@@ -80,6 +83,18 @@ func (r *reader) turn(ctx context.Context) (done bool, err error) {
 	}
 	return false, nil
 }
+
+// restPaused waits while the source is paused: what is read now would have to be read again. With Config.Once nobody would wait for the end of it.
+func (r *reader) restPaused(ctx context.Context) (done bool, err error) {
+	if r.cfg.Once {
+		return r.awaitSettled(ctx)
+	}
+	r.pause(ctx, max(r.cfg.PollInterval, pausedTurn))
+	return false, nil
+}
+
+// pausedTurn is how often the loop shows that it is alive while there is nothing to do.
+const pausedTurn = time.Second
 
 // rereadInterval keeps events that come back again and again from being sent in a tight loop; what is released meanwhile is read in one pass.
 const rereadInterval = 50 * time.Millisecond

@@ -52,11 +52,11 @@ func (t *term) keep(ctx context.Context) error {
 		case t.keeper.dueIn() <= 0:
 			err = t.keeper.renew(ctx)
 		case t.stopping.Load():
-		case len(s.leaving) > 0:
-			err = s.giveBack(ctx, now)
 		case now.Sub(looked) >= t.cfg.LookInterval:
 			looked = now
 			err = s.look(ctx, now)
+		case len(s.leaving) > 0:
+			err = s.giveBack(ctx, now)
 		}
 		if err != nil && ctx.Err() == nil {
 			return err
@@ -68,7 +68,7 @@ func (t *term) keep(ctx context.Context) error {
 func (s *share) pause(looked time.Time) time.Duration {
 	next := s.cfg.LookInterval - s.cfg.now().Sub(looked)
 	if len(s.leaving) > 0 {
-		next = lookEvery
+		next = min(next, lookEvery)
 	}
 	if s.stopping.Load() {
 		next = s.cfg.LookInterval
@@ -76,8 +76,8 @@ func (s *share) pause(looked time.Time) time.Duration {
 	return max(0, min(next, s.keeper.dueIn()))
 }
 
-// look asks how the lanes are shared out, and takes or begins to leave what differs from the fair share. A newcomer is left one lane to be tried with:
-// only when it works with that does it get the rest.
+// look asks what is paused and requested and how the lanes are shared out, and takes or begins to leave what differs from the fair share. A newcomer is left one
+// lane to be tried with: only when it works with that does it get the rest.
 func (s *share) look(ctx context.Context, now time.Time) error {
 	if err := s.showUp(ctx, now); err != nil {
 		return err
@@ -94,6 +94,9 @@ func (s *share) look(ctx context.Context, now time.Time) error {
 	if v.Requests {
 		s.requested.set()
 	}
+	if err := s.learnPauses(ctx, v.Pauses); err != nil {
+		return err
+	}
 	if silent := s.gate.silentFor(); s.outdone(v, silent) {
 		return fmt.Errorf("nothing acknowledged for %s: %w", engine.Rounded(silent), errResigned)
 	}
@@ -103,6 +106,7 @@ func (s *share) look(ctx context.Context, now time.Time) error {
 		over = max(over, 1)
 	}
 	switch {
+	case len(s.leaving) > 0:
 	case over > 0 && !now.Before(s.retry):
 		s.leave(held, over, now)
 	case over < 0 && v.Free > 0 && !(v.Newcomer && v.Free == 1):

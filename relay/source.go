@@ -182,6 +182,8 @@ type View struct {
 	Expires time.Duration
 	// Requests tells that an operator's request is open, for whatever lane.
 	Requests bool
+	// Pauses names what is paused, without saying it: when it is another name than before, [Failures.Pauses] says what has changed.
+	Pauses string
 }
 
 // Failures keeps what went wrong with single events, in the database. Every change compares the claim's owner and epoch in its own
@@ -194,9 +196,50 @@ type Failures interface {
 	// HoldTopics writes down which topics the owner cannot publish to now, in place of what it wrote before. What it wrote goes with its
 	// registration.
 	HoldTopics(ctx context.Context, owner Owner, held []HeldTopic) error
-	// Requests carries out what operators have asked for, those that ready allows, and returns the keys that go on by it. ready tells that
-	// nothing of the key is in flight; a key for which it says so is held until Requests returns.
-	Requests(ctx context.Context, claim Claim, ready func(Key) bool) (released []Key, err error)
+	// Requests carries out a part of what operators have asked for of the claim's lanes, no more than takes a moment, and goes on there the next time. ready
+	// returns those of the keys of which nothing is in flight; they are held until Requests returns. What concerns the others is left for another time, and keeps nothing
+	// else waiting. With an error, what is said to be carried out is.
+	Requests(ctx context.Context, claim Claim, ready func([]Key) []Key) (Carried, error)
+	// Pauses returns what operators have paused.
+	Pauses(ctx context.Context) (Pauses, error)
+}
+
+// Carried is what one call of [Failures.Requests] has done.
+type Carried struct {
+	// Released are keys that are not parked any more, and wait for no next attempt.
+	Released []Key
+	// Changed are keys of which an event was taken away or put back: they are to be read again unless something else holds them.
+	Changed []Key
+	// Done is how many requests were closed, carried out or refused.
+	Done int
+	// More tells that there is more to do: the next call should follow at once.
+	More bool
+}
+
+// PauseScope is what a pause concerns.
+type PauseScope string
+
+// The scopes. PauseSource pauses everything.
+const (
+	PauseSource PauseScope = "source"
+	PauseTopic  PauseScope = "topic"
+	PauseKey    PauseScope = "key"
+)
+
+// Pause keeps events from being published until an operator lets them go on. What was handed to Kafka before is finished.
+type Pause struct {
+	Scope PauseScope
+	// Topic is "" for the source; PartitionKey counts for a key alone.
+	Topic, PartitionKey string
+	// By is who has paused it, Reason why, and At when by the database's clock.
+	By, Reason string
+	At         time.Time
+}
+
+// Pauses is all that is paused, with the name that [View.Pauses] gives to it.
+type Pauses struct {
+	Name string
+	All  []Pause
 }
 
 // HeldTopic is a topic that cannot be published to.

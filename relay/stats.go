@@ -24,6 +24,10 @@ type Stats struct {
 	HeldKeys int
 	// HeldTopics tells why each topic that cannot be published to is held.
 	HeldTopics map[string]error
+	// Paused tells that operators have paused the source, PausedTopics which topics, and PausedKeys how many keys. They are neither parked nor held.
+	Paused       bool
+	PausedTopics []string
+	PausedKeys   int
 	// OpenWriters is how many transactions have drawn an id and not ended, as far as the reader has to wait for them.
 	OpenWriters int
 	// Leading tells that this relay may publish. Lanes is how many lanes it has; when it waits for some, Waiting names a relay that has them.
@@ -79,6 +83,7 @@ func (r *Relay) Stats() Stats {
 		s.InFlight, s.Outstanding = g.load()
 		s.ParkedKeys = g.parkedKeys()
 		s.HeldTopics = g.topicErrors()
+		s.Paused, s.PausedTopics, s.PausedKeys = g.pausedNow()
 		s.Stalled = g.silentFor() >= r.cfg.StallTimeout
 	}
 	return s

@@ -35,6 +35,10 @@ type term struct {
 	stopping atomic.Bool
 	// free is how many lanes nobody had at the last look; negative before the first.
 	free atomic.Int64
+	// pauses is what is paused, as far as is known: read when the term begins, and from then on by the goroutine that talks about leases.
+	pauses Pauses
+	// pausesKnown is closed when they were read for the first time.
+	pausesKnown chan struct{}
 }
 
 // lead works under the claim until ctx ends, everything is done with Config.Once, or the term fails. A nil error is a clean end.
@@ -52,6 +56,8 @@ func (r *Relay) lead(ctx context.Context, claim Claim, sent time.Time) error {
 		toGain:    newSignal(),
 		requested: newSignal(),
 		published: r.counters.published.Load(),
+
+		pausesKnown: make(chan struct{}),
 	}
 	t.free.Store(-1)
 	t.requested.set()
@@ -163,6 +169,10 @@ func (t *term) begin(ctx, work context.Context, lanes []int32) error {
 	if err := t.readParked(opening, lanes); err != nil {
 		return err
 	}
+	if err := t.readPauses(opening); err != nil {
+		return err
+	}
+	close(t.pausesKnown)
 	if err := t.source.Start(opening, t.gate, lanes); err != nil {
 		return fmt.Errorf("start reading: %w", err)
 	}

@@ -63,7 +63,7 @@ func (g *gate) fail(v *verdict, k *keyState, o outcome) {
 		}
 	case ClassTopic:
 		if k.topic.err == nil {
-			k.topic.err, k.topic.ready = o.err, false
+			k.topic.err, k.topic.ready, k.topic.due = o.err, false, true
 			if v.heldTopics == nil {
 				v.heldTopics = map[string]error{}
 			}
@@ -82,9 +82,7 @@ func (g *gate) fail(v *verdict, k *keyState, o outcome) {
 
 // settleKey lets the key go on, or away, when nothing of it is outstanding any more.
 func (g *gate) settleKey(v *verdict, key Key, k *keyState) {
-	if t := k.topic; t.outstanding == 0 && t.err != nil && t.ready {
-		g.releaseTopic(key.Topic, t)
-	}
+	g.freeTopic(key.Topic, k.topic)
 	if k.outstanding > 0 {
 		return
 	}

@@ -1,0 +1,98 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/relay"
+)
+
+// death is an event that is given up.
+type death struct {
+	key relay.Key
+	ref relay.Ref
+	// code is a stable name of why, reason says it to people; both are kept with the event.
+	code, reason string
+	// by is who gives it up.
+	by string
+	// attempts are added to those that are written down for the event.
+	attempts int32
+}
+
+// burial is what became of a death.
+type burial struct {
+	// found tells that the row was there to be moved, and moved that the event is in outbox.dead_event now. A row that is found and not moved is kept by the table: by a
+	// trigger, or row-level security.
+	found, moved bool
+	// unparked tells that it had stopped its key, which is not parked any more.
+	unparked bool
+}
+
+// burySQL moves events whole: to_jsonb keeps columns that this program does not know. A row that somebody else has locked stays, as does one that is
+// published or of another key. It relies on the primary keys of the table, of parked_key and of failure.
+//
+//	$1 source; then arrays, an element for each event: $2 id, $3 event_id, $4 topic, $5 key, $6 hash of both, $7 lane, $8 code, $9 reason,
+//	$10 by, $11 attempts
+const burySQL = `
+WITH wanted AS MATERIALIZED (
+    SELECT * FROM unnest($2::bigint[], $3::text[]::uuid[], $4::text[], $5::text[], $6::bytea[], $7::integer[], $8::text[], $9::text[], $10::text[], $11::integer[])
+        WITH ORDINALITY w(id, event_id, topic, key, hash, lane, code, reason, died_by, attempts, n)
+    ORDER BY id
+), target AS MATERIALIZED (
+    SELECT w.*,
+        (SELECT f.attempts FROM outbox.failure f WHERE f.source = $1 AND f.id = w.id AND f.event_id = w.event_id) AS before,
+        (SELECT p.code || ': ' || p.reason FROM outbox.parked_key p
+         WHERE p.source = $1 AND p.key_hash = w.hash AND p.id = w.id AND p.event_id = w.event_id) AS stop
+    FROM wanted w JOIN %[1]s t ON t.id = w.id AND (t.event_id = w.event_id) IS TRUE
+    WHERE t.published_at IS NULL AND (t.topic::text = w.topic AND t.partition_key::text = w.key) IS TRUE
+    FOR UPDATE OF t SKIP LOCKED
+), gone AS (
+    DELETE FROM %[1]s t USING target g WHERE t.id = g.id AND (t.event_id = g.event_id) IS TRUE AND t.published_at IS NULL
+    RETURNING g.*, to_jsonb(t) AS event
+), unparked AS (
+    DELETE FROM outbox.parked_key p USING gone g
+    WHERE g.stop IS NOT NULL AND p.source = $1 AND p.key_hash = g.hash AND p.id = g.id AND p.event_id = g.event_id
+), forgotten AS (
+    DELETE FROM outbox.failure f USING gone g WHERE f.source = $1 AND f.id = g.id AND f.event_id = g.event_id
+), dead AS (
+    INSERT INTO outbox.dead_event (source, id, event_id, topic, partition_key, lane, event, code, reason, attempts, died_by)
+    SELECT $1, id, event_id, topic, key, lane, event, code, concat_ws('; its key was parked: ', nullif(reason, ''), stop), coalesce(before, 0) + attempts, died_by FROM gone
+    ON CONFLICT (source, id, event_id) DO UPDATE SET
+        event = excluded.event, code = excluded.code, reason = excluded.reason, attempts = excluded.attempts, died_by = excluded.died_by,
+        died_at = clock_timestamp()
+)
+SELECT n, false, stop IS NOT NULL FROM target UNION ALL SELECT n, true, stop IS NOT NULL FROM gone`
+
+// bury moves unpublished events to outbox.dead_event in one statement, and says of each what became of it. A key that was parked because of one of them is so no
+// longer. The transaction must keep out whoever could publish them, and run under plainPlan. No event may be given twice.
+func bury(ctx context.Context, tx pgx.Tx, row sourceRow, deaths []death) ([]burial, error) {
+	n := len(deaths)
+	ids, eventIDs := make([]int64, n), make([]string, n)
+	topics, keys, hashes, lanes := make([]string, n), make([]string, n), make([][]byte, n), make([]int32, n)
+	codes, reasons, by, attempts := make([]string, n), make([]string, n), make([]string, n), make([]int32, n)
+	for i, d := range deaths {
+		ids[i], eventIDs[i] = d.ref.ID, d.ref.EventID.String()
+		topics[i], keys[i], hashes[i], lanes[i] = d.key.Topic, d.key.PartitionKey, keyHash(d.key), relay.Lane(d.key.PartitionKey, row.lanes)
+		codes[i], reasons[i], by[i], attempts[i] = d.code, row.storable(d.reason), row.storable(d.by), d.attempts
+	}
+	rows, err := tx.Query(ctx, fmt.Sprintf(burySQL, row.table.sql()), row.id, ids, eventIDs, topics, keys, hashes, lanes, codes, reasons, by, attempts)
+	if err != nil {
+		return nil, fmt.Errorf("move events to outbox.dead_event: %w", err)
+	}
+	became := make([]burial, n)
+	var at int
+	var moved, stopped bool
+	_, err = pgx.ForEachRow(rows, []any{&at, &moved, &stopped}, func() error {
+		became[at-1].found = true
+		if moved {
+			became[at-1].moved, became[at-1].unparked = true, stopped
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("move events to outbox.dead_event: %w", err)
+	}
+	return became, nil
+}

@@ -1,0 +1,194 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/relay"
+)
+
+// column is one of the outbox table's.
+type column struct {
+	name string
+	// generated ones are computed and cannot be written; required ones are NOT NULL without a default; json ones hold JSON, in which a null is a value.
+	generated, required, notNull, json bool
+}
+
+// tableColumns reads them anew for each batch: the table is the services', and may be changed at any time.
+func tableColumns(ctx context.Context, tx pgx.Tx, table tableName) ([]column, error) {
+	rows, err := tx.Query(ctx, `
+SELECT attname::text, attgenerated <> '', attnotnull AND NOT atthasdef AND attidentity = '', attnotnull, atttypid IN ('json'::regtype, 'jsonb'::regtype)
+FROM pg_attribute WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum`, table.sql())
+	if err != nil {
+		return nil, fmt.Errorf("read the columns of %s: %w", table, err)
+	}
+	columns, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c column, err error) {
+		err = row.Scan(&c.name, &c.generated, &c.required, &c.notNull, &c.json)
+		return c, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the columns of %s: %w", table, err)
+	}
+	return columns, nil
+}
+
+// remains is a dead event that is to be restored.
+type remains struct {
+	ref relay.Ref
+	key relay.Key
+	// keys are those of the event's JSON, sorted: the columns of the table when it died.
+	keys []string
+	// taken tells that a row of the table has the id.
+	taken bool
+	// parkedAt is the event at which the key is parked; the zero Ref if it is not.
+	parkedAt relay.Ref
+}
+
+// restore puts dead events back into the table under their ids, unpublished. The relay reads their keys again from the oldest event on, so they go out in
+// their places.
+func (b *batch) restore(ctx context.Context, tx pgx.Tx, rs []request) ([]reply, error) {
+	if b.columns == nil {
+		var err error
+		if b.columns, err = tableColumns(ctx, tx, b.row.table); err != nil {
+			return nil, err
+		}
+	}
+	replies := make([]reply, len(rs))
+	for i, r := range rs {
+		if r.event == nil {
+			replies[i] = refused("restore names no event")
+		}
+	}
+	shapes, err := b.exhume(ctx, tx, rs, replies)
+	if err != nil {
+		return nil, err
+	}
+	for _, shape := range shapes {
+		if err := b.putBack(ctx, tx, shape); err != nil {
+			return nil, err
+		}
+	}
+	return replies, b.fill(ctx, tx, rs, replies, finding.whyNotRestored)
+}
+
+// exhume locks the dead events and groups those that can be put back by the columns that they have. The others get their replies, and these the replies of
+// success.
+func (b *batch) exhume(ctx context.Context, tx pgx.Tx, rs []request, replies []reply) (map[string][]remains, error) {
+	ids, eventIDs := refsOf(rs)
+	rows, err := tx.Query(ctx, fmt.Sprintf(`
+SELECT u.n, d.id, d.event_id, d.topic, d.partition_key, ARRAY(SELECT k FROM jsonb_object_keys(d.event) k ORDER BY k COLLATE "C"),
+    EXISTS (SELECT FROM %s t WHERE t.id = d.id),
+    coalesce((SELECT p.id FROM outbox.parked_key p WHERE p.source = $1 AND p.key_hash = u.hash), 0),
+    coalesce((SELECT p.event_id FROM outbox.parked_key p WHERE p.source = $1 AND p.key_hash = u.hash), '%s')
+FROM unnest($2::bigint[], $3::text[]::uuid[], $4::bytea[]) WITH ORDINALITY u(id, event_id, hash, n)
+JOIN outbox.dead_event d ON d.source = $1 AND d.id = u.id AND d.event_id = u.event_id
+FOR UPDATE OF d SKIP LOCKED`, b.row.table.sql(), uuid.Nil), b.row.id, ids, eventIDs, hashesOf(rs))
+	if err != nil {
+		return nil, fmt.Errorf("lock dead events: %w", err)
+	}
+	shapes := map[string][]remains{}
+	var n int
+	var d remains
+	_, err = pgx.ForEachRow(rows, []any{&n, &d.ref.ID, &d.ref.EventID, &d.key.Topic, &d.key.PartitionKey, &d.keys, &d.taken, &d.parkedAt.ID, &d.parkedAt.EventID}, func() error {
+		if replies[n-1] = b.judge(rs[n-1], d); replies[n-1].problem == "" {
+			shape := strings.Join(d.keys, "\x00")
+			shapes[shape] = append(shapes[shape], d)
+		}
+		d.keys = nil
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("lock dead events: %w", err)
+	}
+	return shapes, nil
+}
+
+// judge says what is in the way of a dead event, or what its restoring will have done.
+func (b *batch) judge(r request, d remains) reply {
+	name := fmt.Sprintf("event %s (id %d)", d.ref.EventID, d.ref.ID)
+	switch {
+	case d.key != r.key:
+		return refused("%s is of another topic or partition key than the request", name)
+	case d.taken:
+		return refused("the table has a row with id %d, so %s cannot come back in its place: the id was issued again, or the event was written again by hand", d.ref.ID, name)
+	}
+	if gone := without(d.keys, b.columns); len(gone) > 0 {
+		return refused("%s has values for columns that the table does not have any more: %s; add them again, or take them out of outbox.dead_event.event", name, strings.Join(gone, ", "))
+	}
+	for _, c := range b.columns {
+		if c.required && !slices.Contains(d.keys, c.name) {
+			return refused("%s is older than column %q, which is NOT NULL and has no default: give it one (ALTER TABLE %s ALTER COLUMN %s SET DEFAULT ...) and restore the event then",
+				name, c.name, b.row.table.sql(), pgx.Identifier{c.name}.Sanitize())
+		}
+	}
+	outcome := "restored: " + name + " goes out in its place"
+	if d.parkedAt != (relay.Ref{}) {
+		outcome = fmt.Sprintf("restored: %s waits in its place until its key, which is parked at event %s (id %d), goes on", name, d.parkedAt.EventID, d.parkedAt.ID)
+	}
+	return reply{outcome: outcome + b.overtaken[d.ref].sentence(), changed: true}
+}
+
+// without returns the keys that are no columns.
+func without(keys []string, columns []column) []string {
+	return slices.DeleteFunc(slices.Clone(keys), func(key string) bool {
+		return slices.ContainsFunc(columns, func(c column) bool { return c.name == key })
+	})
+}
+
+// errKeptOut is of rows that an INSERT does not bring into the table.
+var errKeptOut = errors.New("the table keeps the row out: a trigger, or row-level security, lets no INSERT through")
+
+// putBack moves dead events that have the same columns. A column that was added since takes its default.
+func (b *batch) putBack(ctx context.Context, tx pgx.Tx, dead []remains) error {
+	refs := make([]relay.Ref, len(dead))
+	for i, d := range dead {
+		refs[i] = d.ref
+	}
+	refs = inOrder(refs)
+	ids, eventIDs := make([]int64, len(refs)), make([]string, len(refs))
+	for i, ref := range refs {
+		ids[i], eventIDs[i] = ref.ID, ref.EventID.String()
+	}
+	names, values := b.insertion(dead[0].keys)
+	table := b.row.table.sql()
+	tag, err := tx.Exec(ctx, fmt.Sprintf(`
+WITH back AS (
+    DELETE FROM outbox.dead_event d USING unnest($2::bigint[], $3::text[]::uuid[]) u(id, event_id)
+    WHERE d.source = $1 AND d.id = u.id AND d.event_id = u.event_id RETURNING d.event
+)
+INSERT INTO %[1]s (%[2]s) OVERRIDING SYSTEM VALUE
+SELECT %[3]s FROM back CROSS JOIN LATERAL jsonb_populate_record(NULL::%[1]s, back.event) AS r`, table, names, values), b.row.id, ids, eventIDs)
+	if err != nil {
+		return fmt.Errorf("restore dead events: %w", err)
+	}
+	if int(tag.RowsAffected()) != len(dead) {
+		return errKeptOut
+	}
+	return nil
+}
+
+// insertion lists the columns that are written, and their values of the record r. JSON null reads as NULL; where a column cannot be NULL, it was a value.
+func (b *batch) insertion(keys []string) (names, values string) {
+	var ns, vs []string
+	for _, c := range b.columns {
+		if c.generated || c.name != "published_at" && !slices.Contains(keys, c.name) {
+			continue
+		}
+		name := pgx.Identifier{c.name}.Sanitize()
+		value := "r." + name
+		switch {
+		case c.name == "published_at":
+			value = "NULL"
+		case c.json && c.notNull:
+			value = "coalesce(" + value + ", 'null')"
+		}
+		ns, vs = append(ns, name), append(vs, value)
+	}
+	return strings.Join(ns, ", "), strings.Join(vs, ", ")
+}

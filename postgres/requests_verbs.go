@@ -1,0 +1,334 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/relay"
+)
+
+// do carries out requests of one verb. Their targets differ.
+func (b *batch) do(ctx context.Context, tx pgx.Tx, verb string, rs []request) ([]reply, error) {
+	switch verb {
+	case VerbUnpark:
+		return b.unpark(ctx, tx, rs)
+	case VerbRetry:
+		return b.retry(ctx, tx, rs)
+	case VerbSkip, VerbDead:
+		return b.giveUp(ctx, tx, verb, rs)
+	case VerbRestore:
+		return b.restore(ctx, tx, rs)
+	}
+	return alike(rs, refused("the verb %q is unknown to this relay: it knows unpark, retry, skip, dead and restore; a newer relay may know it", verb)), nil
+}
+
+// hashesOf are what parked_key is keyed by.
+func hashesOf(rs []request) [][]byte {
+	hashes := make([][]byte, len(rs))
+	for i, r := range rs {
+		hashes[i] = keyHash(r.key)
+	}
+	return hashes
+}
+
+// refsOf are the events as two lists, whose ids are text: a pool that prepares nothing cannot send others. Zero ids stand for none.
+func refsOf(rs []request) (ids []int64, eventIDs []string) {
+	ids, eventIDs = make([]int64, len(rs)), make([]string, len(rs))
+	for i, r := range rs {
+		ref := r.target().ref
+		ids[i], eventIDs[i] = ref.ID, ref.EventID.String()
+	}
+	return ids, eventIDs
+}
+
+// unpark takes keys out of parked_key.
+func (b *batch) unpark(ctx context.Context, tx pgx.Tx, rs []request) ([]reply, error) {
+	replies := alike(rs, notFound("the key is not parked"))
+	err := eachNumber(ctx, tx, func(i int) { replies[i] = reply{outcome: "unparked", released: true} }, `
+DELETE FROM outbox.parked_key p USING unnest($2::bytea[]) WITH ORDINALITY u(hash, n)
+WHERE p.source = $1 AND p.key_hash = u.hash RETURNING u.n`, b.row.id, hashesOf(rs))
+	if err != nil {
+		return nil, fmt.Errorf("unpark keys: %w", err)
+	}
+	return replies, nil
+}
+
+// retry lets keys go on that are stopped by the events, and makes those due that wait for their next attempt.
+func (b *batch) retry(ctx context.Context, tx pgx.Tx, rs []request) ([]reply, error) {
+	if someWhole(rs) {
+		return b.byKind(ctx, tx, rs, b.unpark, b.retry)
+	}
+	replies := make([]reply, len(rs))
+	ids, eventIDs := refsOf(rs)
+	err := eachNumber(ctx, tx, func(i int) { replies[i] = reply{outcome: "retried: its key goes on with it", released: true} }, `
+DELETE FROM outbox.parked_key p USING unnest($2::bytea[], $3::bigint[], $4::text[]::uuid[]) WITH ORDINALITY u(hash, id, event_id, n)
+WHERE p.source = $1 AND p.key_hash = u.hash AND p.id = u.id AND p.event_id = u.event_id RETURNING u.n`, b.row.id, hashesOf(rs), ids, eventIDs)
+	if err != nil {
+		return nil, fmt.Errorf("unpark the keys of events: %w", err)
+	}
+	err = eachNumber(ctx, tx, func(i int) {
+		if replies[i].outcome == "" {
+			replies[i].outcome = "retried: it is tried again now"
+		}
+	}, `
+UPDATE outbox.failure f SET next_attempt_at = clock_timestamp() FROM unnest($2::bigint[], $3::text[]::uuid[]) WITH ORDINALITY u(id, event_id, n)
+WHERE f.source = $1 AND f.id = u.id AND f.event_id = u.event_id AND f.next_attempt_at IS NOT NULL RETURNING u.n`, b.row.id, ids, eventIDs)
+	if err != nil {
+		return nil, fmt.Errorf("make events due: %w", err)
+	}
+	return replies, b.fill(ctx, tx, rs, replies, finding.whyNotRetried)
+}
+
+// giveUp moves events to outbox.dead_event: those that the requests name, or those that stop their keys.
+func (b *batch) giveUp(ctx context.Context, tx pgx.Tx, verb string, rs []request) ([]reply, error) {
+	replies := make([]reply, len(rs))
+	named, err := b.nameCulprits(ctx, tx, rs, replies)
+	if err != nil {
+		return nil, err
+	}
+	code, word := "SKIPPED", "skipped"
+	if verb == VerbDead {
+		code, word = "DEAD", "dead"
+	}
+	var deaths []death
+	var of []int
+	for i, r := range named {
+		if replies[i].outcome == "" {
+			deaths, of = append(deaths, death{key: r.key, ref: *r.event, code: code, reason: r.reason, by: r.requestedBy}), append(of, i)
+		}
+	}
+	became, err := bury(ctx, tx, b.row, deaths)
+	if err != nil {
+		return nil, err
+	}
+	for j, d := range became {
+		switch ref := deaths[j].ref; {
+		case d.moved:
+			replies[of[j]] = reply{outcome: fmt.Sprintf("%s: event %s (id %d) is in outbox.dead_event", word, ref.EventID, ref.ID), released: d.unparked, changed: true}
+		case d.found:
+			replies[of[j]] = refused("the table keeps the row of event %s (id %d): a trigger, or row-level security, lets no DELETE through", ref.EventID, ref.ID)
+		}
+	}
+	if err := b.fill(ctx, tx, named, replies, finding.whyNotGivenUp); err != nil {
+		return nil, err
+	}
+	return replies, b.releaseEmpty(ctx, tx, rs, replies)
+}
+
+// nameCulprits gives the requests for keys the events that stop these.
+func (b *batch) nameCulprits(ctx context.Context, tx pgx.Tx, rs []request, replies []reply) ([]request, error) {
+	if !someWhole(rs) {
+		return rs, nil
+	}
+	named := append([]request(nil), rs...)
+	rows, err := tx.Query(ctx, `
+SELECT u.n, p.id, p.event_id FROM unnest($2::bytea[]) WITH ORDINALITY u(hash, n)
+JOIN outbox.parked_key p ON p.source = $1 AND p.key_hash = u.hash`, b.row.id, hashesOf(rs))
+	if err != nil {
+		return nil, fmt.Errorf("look for what stops the keys: %w", err)
+	}
+	var n int
+	var ref relay.Ref
+	_, err = pgx.ForEachRow(rows, []any{&n, &ref.ID, &ref.EventID}, func() error {
+		if named[n-1].event == nil {
+			found := ref
+			named[n-1].event = &found
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for what stops the keys: %w", err)
+	}
+	for i, r := range named {
+		if r.event == nil {
+			replies[i] = notFound("the key is not parked")
+		}
+	}
+	return named, nil
+}
+
+// releaseEmpty lets keys go on that were to be rid of an event which is gone: nothing stops them any more.
+func (b *batch) releaseEmpty(ctx context.Context, tx pgx.Tx, rs []request, replies []reply) error {
+	var empty []request
+	var of []int
+	for i, r := range rs {
+		if r.event == nil && replies[i].gone {
+			empty, of = append(empty, r), append(of, i)
+		}
+	}
+	if len(empty) == 0 {
+		return nil
+	}
+	got, err := b.unpark(ctx, tx, empty)
+	if err != nil {
+		return err
+	}
+	for j, r := range got {
+		if r.released {
+			r.outcome = "unparked: the event that stopped the key is not waiting in the table any more"
+		}
+		replies[of[j]] = r
+	}
+	return nil
+}
+
+// byKind does the requests for keys in one way and those for events in another.
+func (b *batch) byKind(ctx context.Context, tx pgx.Tx, rs []request, keys, events func(context.Context, pgx.Tx, []request) ([]reply, error)) ([]reply, error) {
+	replies := make([]reply, len(rs))
+	for _, whole := range []bool{true, false} {
+		var some []request
+		var of []int
+		for i, r := range rs {
+			if (r.event == nil) == whole {
+				some, of = append(some, r), append(of, i)
+			}
+		}
+		do := events
+		if whole {
+			do = keys
+		}
+		if len(some) == 0 {
+			continue
+		}
+		got, err := do(ctx, tx, some)
+		if err != nil {
+			return nil, err
+		}
+		for j, r := range got {
+			replies[of[j]] = r
+		}
+	}
+	return replies, nil
+}
+
+func someWhole(rs []request) bool {
+	for _, r := range rs {
+		if r.event == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// eachNumber runs a statement that returns numbers of elements, counted from 1, and calls f with each, counted from 0.
+func eachNumber(ctx context.Context, tx pgx.Tx, f func(i int), sql string, args ...any) error {
+	rows, err := tx.Query(ctx, sql, args...)
+	if err != nil {
+		return err
+	}
+	var n int
+	_, err = pgx.ForEachRow(rows, []any{&n}, func() error {
+		f(n - 1)
+		return nil
+	})
+	return err
+}
+
+// finding is what is known of an event that a request could do nothing with.
+type finding struct {
+	ref relay.Ref
+	// inTable tells that the row is there, sameKey that it is of the request's key, published when it was settled.
+	inTable, sameKey bool
+	published        *time.Time
+	// dead tells that it is among the dead ones.
+	dead bool
+	// culprit is the event that the request's key is parked at; the zero Ref if it is not.
+	culprit relay.Ref
+}
+
+// fill gives the requests that have no reply yet the one that what is found of their events suggests.
+func (b *batch) fill(ctx context.Context, tx pgx.Tx, rs []request, replies []reply, why func(finding) reply) error {
+	var some []request
+	var of []int
+	for i, r := range rs {
+		if replies[i].outcome == "" {
+			some, of = append(some, r), append(of, i)
+		}
+	}
+	if len(some) == 0 {
+		return nil
+	}
+	ids, eventIDs := refsOf(some)
+	topics, keys := make([]string, len(some)), make([]string, len(some))
+	for i, r := range some {
+		topics[i], keys[i] = r.key.Topic, r.key.PartitionKey
+	}
+	rows, err := tx.Query(ctx, fmt.Sprintf(`
+SELECT u.n, u.id, u.event_id, t.id IS NOT NULL, coalesce(t.topic::text = u.topic AND t.partition_key::text = u.key, false), t.published_at,
+    EXISTS (SELECT FROM outbox.dead_event d WHERE d.source = $1 AND d.id = u.id AND d.event_id = u.event_id),
+    coalesce(p.id, 0), coalesce(p.event_id, '%s')
+FROM unnest($2::bigint[], $3::text[]::uuid[], $4::text[], $5::text[], $6::bytea[]) WITH ORDINALITY u(id, event_id, topic, key, hash, n)
+LEFT JOIN LATERAL (SELECT t.* FROM %s t WHERE t.id = u.id AND (t.event_id = u.event_id) IS TRUE LIMIT 1) t ON true
+LEFT JOIN outbox.parked_key p ON p.source = $1 AND p.key_hash = u.hash`, uuid.Nil, b.row.table.sql()),
+		b.row.id, ids, eventIDs, topics, keys, hashesOf(some))
+	if err != nil {
+		return fmt.Errorf("look for the events: %w", err)
+	}
+	var n int
+	var w finding
+	_, err = pgx.ForEachRow(rows, []any{&n, &w.ref.ID, &w.ref.EventID, &w.inTable, &w.sameKey, &w.published, &w.dead, &w.culprit.ID, &w.culprit.EventID}, func() error {
+		replies[of[n-1]] = why(w)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("look for the events: %w", err)
+	}
+	return nil
+}
+
+// common are the replies that do not depend on the verb.
+func (w finding) common() reply {
+	switch {
+	case w.ref == relay.Ref{}:
+		return refused("the request names its event by half: it takes id and event_id")
+	case w.inTable && !w.sameKey:
+		return refused("event %s (id %d) is of another topic or partition key than the request", w.ref.EventID, w.ref.ID)
+	}
+	return notFound("there is no event %s (id %d), neither in the table nor among the dead ones", w.ref.EventID, w.ref.ID)
+}
+
+func (w finding) whyNotRetried() reply {
+	switch {
+	case w.inTable && w.published != nil && w.sameKey:
+		return already("event %s (id %d) is published since %s", w.ref.EventID, w.ref.ID, stamp(*w.published))
+	case w.inTable && w.sameKey && w.culprit != relay.Ref{}:
+		return refused("event %s (id %d) stops nothing: it waits behind event %s (id %d), at which its key is parked: retry that one", w.ref.EventID, w.ref.ID, w.culprit.EventID, w.culprit.ID)
+	case w.inTable && w.sameKey:
+		return refused("event %s (id %d) has not failed: it waits for its turn", w.ref.EventID, w.ref.ID)
+	case w.dead:
+		return refused("event %s (id %d) is among the dead ones: restore it", w.ref.EventID, w.ref.ID)
+	}
+	return w.common()
+}
+
+func (w finding) whyNotGivenUp() reply {
+	switch {
+	case w.inTable && w.published != nil && w.sameKey:
+		return refused("event %s (id %d) is published since %s", w.ref.EventID, w.ref.ID, stamp(*w.published)).ofNothing()
+	case w.inTable && w.sameKey:
+		// Somebody has its row locked.
+		return reply{outcome: OutcomeRefused, later: true}
+	case w.dead:
+		return already("event %s (id %d) is among the dead ones", w.ref.EventID, w.ref.ID).ofNothing()
+	}
+	return w.common().ofNothing()
+}
+
+func (w finding) whyNotRestored() reply {
+	switch {
+	case w.inTable && w.published == nil && w.sameKey:
+		return already("event %s (id %d) is in the table and unpublished", w.ref.EventID, w.ref.ID)
+	case w.inTable && w.sameKey:
+		return already("event %s (id %d) is in the table and published since %s", w.ref.EventID, w.ref.ID, stamp(*w.published))
+	case w.dead:
+		// Somebody has its row locked.
+		return reply{outcome: OutcomeRefused, later: true}
+	}
+	return w.common()
+}
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
