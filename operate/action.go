@@ -88,13 +88,11 @@ func (s *Service) target(ctx context.Context, act Action) (Target, error) {
 		return Target{}, Refuse(CodeNotFound, "there is no event %s, neither in the table nor among the dead ones", act.Event)
 	}
 	t := found[0]
-	switch {
-	case act.Verb == VerbRestore && t.State != StateDead:
+	if act.Verb == VerbRestore && t.State != StateDead {
 		return Target{}, Refuse(CodeConflict, "event %s is not dead: it is %s, in its place in the table", act.Event, t.State)
-	case act.Verb != VerbRestore && t.State == StatePublished:
-		return Target{}, Refuse(CodeConflict, "event %s is published already: outbox replay publishes it again", act.Event)
-	case act.Verb != VerbRestore && t.State == StateDead:
-		return Target{}, Refuse(CodeConflict, "event %s is dead: outbox events restore puts it back", act.Event)
+	}
+	if why := t.refused(act.Verb); why != "" {
+		return Target{}, Refuse(CodeConflict, "%s event %s: %s", act.Verb, act.Event, why)
 	}
 	return t, s.mayOvertake(ctx, act, t)
 }

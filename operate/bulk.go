@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,7 +45,7 @@ func (b Bulk) filter() []byte {
 type Plan struct {
 	// Count is how many events or keys.
 	Count int64 `json:"count,string"`
-	// Through is the highest id that was looked at: newer events are not meant.
+	// Through is the highest id of what was found: newer events are not meant.
 	Through int64 `json:"through,string,omitempty"`
 	// Topics are those of what was found, with the number of each, by name.
 	Topics []TopicCount `json:"topics"`
@@ -52,6 +53,8 @@ type Plan struct {
 	AlreadyDone int64 `json:"already_done,string"`
 	// Missing are the ids that were named and that nothing has.
 	Missing []string `json:"missing,omitempty"`
+	// Refused are named events to which this cannot be done where they are.
+	Refused []FailedFor `json:"refused,omitempty"`
 	// Notes are what to think of before one agrees.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -202,7 +205,7 @@ func (s *Service) planFilter(ctx context.Context, b Bulk, progress func(Progress
 			topics[t] += n
 		}
 		at = m.Next
-		p.Through = max(p.Through, at.ID)
+		p.Through = max(p.Through, m.Last)
 		progress(Progress{Done: p.Count})
 	}
 	p.Topics = topicCounts(topics)
@@ -219,11 +222,15 @@ func (s *Service) planNamed(ctx context.Context, b Bulk) (Bulk, Plan, error) {
 		return b, Plan{}, fmt.Errorf("look for the events: %w", err)
 	}
 	var p Plan
-	topics := map[string]int64{}
+	topics, refused := map[string]int64{}, map[string]int64{}
 	b.Only = []Target{}
 	for _, t := range found {
 		if t.alreadyDone(b.Verb) {
 			p.AlreadyDone++
+			continue
+		}
+		if why := t.refused(b.Verb); why != "" {
+			refused[why]++
 			continue
 		}
 		b.Only = append(b.Only, t)
@@ -232,19 +239,35 @@ func (s *Service) planNamed(ctx context.Context, b Bulk) (Bulk, Plan, error) {
 	for _, r := range missing {
 		p.Missing = append(p.Missing, r.String())
 	}
-	p.Count, p.Topics = int64(len(b.Only)), topicCounts(topics)
+	slices.SortFunc(b.Only, func(a, b Target) int { return cmp.Compare(a.ID, b.ID) })
+	p.Count, p.Topics, p.Refused = int64(len(b.Only)), topicCounts(topics), failures(refused)
 	return b, p, nil
 }
 
 // alreadyDone tells that nothing is left to do.
 func (t Target) alreadyDone(v Verb) bool {
 	switch v {
-	case VerbRetry, VerbRestore:
-		return t.State == StatePublished || v == VerbRestore && t.State == StatePending
+	case VerbRetry:
+		return t.State == StatePublished
+	case VerbRestore:
+		return t.State != StateDead
 	case VerbSkip, VerbDead:
 		return t.State == StateDead
 	}
 	return false
+}
+
+// refused says why a verb cannot be done to an event that is where it is; "" when it can.
+func (t Target) refused(v Verb) string {
+	switch {
+	case t.State == StateDead && v != VerbRestore:
+		return "it is dead: outbox events restore puts it back"
+	case t.State == StatePublished && v != VerbReplay:
+		return "it is published already: outbox replay publishes it again"
+	case t.State == StatePending && v == VerbReplay:
+		return "it is not published yet: only settled events are replayed"
+	}
+	return ""
 }
 
 func topicCounts(topics map[string]int64) []TopicCount {
@@ -327,7 +350,11 @@ func (s *Service) runBulk(ctx context.Context, a Actor, b Bulk, c Confirmed, pro
 
 func (s *Service) runJob(ctx context.Context, a Actor, b Bulk, p Plan, progress func(Progress), work func(context.Context, Bulk, *job) error) (Report, error) {
 	named := Report{Verb: b.Verb, State: JobDone, AlreadyDone: p.AlreadyDone, NotFound: int64(len(p.Missing)), Missing: p.Missing, Reasons: []FailedFor{}}
-	named.Total = named.AlreadyDone + named.NotFound
+	for _, f := range p.Refused {
+		named.Failed += f.Count
+	}
+	named.Total = named.AlreadyDone + named.NotFound + named.Failed
+	named.Reasons = append(named.Reasons, p.Refused...)
 	if p.Count == 0 {
 		return named, nil
 	}
@@ -339,6 +366,8 @@ func (s *Service) runJob(ctx context.Context, a Actor, b Bulk, p Plan, progress 
 	r.Total += named.Total
 	r.AlreadyDone += named.AlreadyDone
 	r.NotFound += named.NotFound
+	r.Failed += named.Failed
+	r.Reasons = append(r.Reasons, named.Reasons...)
 	return r, err
 }
 

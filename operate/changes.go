@@ -125,6 +125,8 @@ type Cursor struct {
 type Matched struct {
 	// Count is how many were found; Looked how many rows were looked at for that.
 	Count, Looked int64
+	// Last is the highest id of what was found.
+	Last int64
 	// Topics are the topics of what was found, with the number of each.
 	Topics map[string]int64
 	Next   Cursor

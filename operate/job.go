@@ -119,7 +119,13 @@ func (j *job) step(ctx context.Context, done, failed int64) error {
 
 // end closes the job. What is neither done nor failed was not touched, or is not there any more.
 func (j *job) end(ctx context.Context, cause error) (Report, error) {
+	ctx, cancel := detached(ctx)
+	defer cancel()
 	r := &j.report
+	// Whoever cancels a job closes its requests: it may be through before it has learned that.
+	if cancelled, err := j.store.ReportJob(ctx, j.id, r.Done+r.AlreadyDone, r.Failed); err == nil {
+		j.cancelled = j.cancelled || cancelled
+	}
 	rest := max(r.Total-r.Done-r.AlreadyDone-r.Failed-r.Untouched, 0)
 	switch {
 	case cause != nil:
@@ -132,19 +138,23 @@ func (j *job) end(ctx context.Context, cause error) (Report, error) {
 		r.State = JobDone
 		r.NotFound += rest
 	}
-	r.Reasons = []FailedFor{}
-	for text, n := range j.reasons {
-		r.Reasons = append(r.Reasons, FailedFor{text, n})
-	}
-	slices.SortFunc(r.Reasons, func(a, b FailedFor) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Text, b.Text)) })
+	r.Reasons = failures(j.reasons)
 	j.progress(Progress{Job: j.id, Total: r.Total, Done: r.Done + r.AlreadyDone, Failed: r.Failed})
-	ctx, cancel := detached(ctx)
-	defer cancel()
 	err := j.store.EndJob(ctx, j.id, r.Done+r.AlreadyDone, r.Failed, r.State, r.summary())
 	if err != nil && cause == nil {
 		cause = fmt.Errorf("write down the end of job %d: %w", j.id, err)
 	}
 	return *r, cause
+}
+
+// failures are the reasons, the most frequent first.
+func failures(reasons map[string]int64) []FailedFor {
+	list := make([]FailedFor, 0, len(reasons))
+	for text, n := range reasons {
+		list = append(list, FailedFor{text, n})
+	}
+	slices.SortFunc(list, func(a, b FailedFor) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Text, b.Text)) })
+	return list
 }
 
 // summary is the report in a line, for the lists of jobs and the audit.

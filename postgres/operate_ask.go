@@ -1,0 +1,168 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/operate"
+	"github.com/outbox-relay/outbox/relay"
+)
+
+// Find implements [operate.Requests], over the primary key and the unique index of event_id.
+func (s *Store) Find(ctx context.Context, refs []operate.Ref) (found []operate.Target, missing []operate.Ref, err error) {
+	var known []operate.Target
+	err = s.change(ctx, "look for events", func(ctx context.Context, l survey) error {
+		b := &eventSQL{survey: l, q: operate.EventQuery{EventFilter: operate.EventFilter{Refs: refs}}}
+		ids, events := b.refs()
+		of := func(state, columns, from, where string) string {
+			return fmt.Sprintf("SELECT %s, %s AS state FROM %s WHERE %s", columns, state, from, where)
+		}
+		table := fmt.Sprintf("e.id, coalesce(e.event_id, %s), e.topic::text, e.partition_key::text", nilUUID)
+		alive, dead := "CASE WHEN e.published_at IS NULL THEN 'pending' ELSE 'published' END", "'dead'"
+		text := of(alive, table, l.row.table.sql()+" e", "e.id = ANY ("+ids+")") +
+			" UNION ALL " + of(alive, table, l.row.table.sql()+" e", "e.event_id = ANY ("+events+")") +
+			" UNION ALL " + of(dead, "x.id, x.event_id, x.topic, x.partition_key", "outbox.dead_event x",
+			"x.source = "+b.source()+" AND (x.id = ANY ("+ids+") OR x.event_id = ANY ("+events+"))")
+		rows, err := l.tx.Query(ctx, text, b.args...)
+		if err != nil {
+			return err
+		}
+		known, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (t operate.Target, err error) {
+			var state string
+			err = row.Scan(&t.ID, &t.EventID, &t.Topic, &t.PartitionKey, &state)
+			t.State = operate.State(state)
+			return t, err
+		})
+		return err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	found, missing = match(refs, known)
+	return found, missing, nil
+}
+
+// match finds the first of the known targets for each name. An event that has two names is one.
+func match(refs []operate.Ref, known []operate.Target) (found []operate.Target, missing []operate.Ref) {
+	byID, byEvent := map[int64][]operate.Target{}, map[uuid.UUID][]operate.Target{}
+	for _, t := range known {
+		byID[t.ID] = append(byID[t.ID], t)
+		byEvent[t.EventID] = append(byEvent[t.EventID], t)
+	}
+	taken := map[relay.Ref]struct{}{}
+	for _, r := range refs {
+		candidates := byID[r.ID]
+		if r.ID == 0 {
+			candidates = byEvent[r.EventID]
+		}
+		t, ok := firstOf(candidates, r)
+		if !ok {
+			missing = append(missing, r)
+			continue
+		}
+		name := relay.Ref{ID: t.ID, EventID: t.EventID}
+		if _, twice := taken[name]; !twice {
+			taken[name] = struct{}{}
+			found = append(found, t)
+		}
+	}
+	return found, missing
+}
+
+func firstOf(candidates []operate.Target, r operate.Ref) (operate.Target, bool) {
+	for _, t := range candidates {
+		if (r.ID == 0 || t.ID == r.ID) && (r.EventID == uuid.Nil || t.EventID == r.EventID) {
+			return t, true
+		}
+	}
+	return operate.Target{}, false
+}
+
+// overtakenWindow is how many newer rows are looked at for those of a key, which no index leads to.
+const overtakenWindow = 200_000
+
+// Overtaken implements [operate.Requests].
+func (s *Store) Overtaken(ctx context.Context, t operate.Target) (operate.Overtaken, error) {
+	var yes, whole bool
+	err := s.change(ctx, "look for newer events of the key", func(ctx context.Context, l survey) error {
+		var q query
+		newer := fmt.Sprintf("SELECT e.topic::text AS topic, e.partition_key::text AS key, e.published_at FROM %s e WHERE e.id > %s ORDER BY e.id LIMIT %d",
+			l.row.table.sql(), q.param(t.ID, "bigint"), overtakenWindow)
+		return l.tx.QueryRow(ctx, fmt.Sprintf(`
+WITH newer AS MATERIALIZED (%s)
+SELECT EXISTS (SELECT FROM newer WHERE topic = %s AND key = %s AND published_at IS NOT NULL), (SELECT count(*) FROM newer) < %d`,
+			newer, q.param(t.Topic, "text"), q.param(t.PartitionKey, "text"), overtakenWindow), q.args...).Scan(&yes, &whole)
+	})
+	switch {
+	case err != nil:
+		return "", err
+	case yes:
+		return operate.OvertakenYes, nil
+	case whole:
+		return operate.OvertakenNo, nil
+	}
+	return operate.OvertakenUnknown, nil
+}
+
+// Ask implements [operate.Requests].
+func (s *Store) Ask(ctx context.Context, verb operate.Verb, t operate.Target, by, reason string) (int64, error) {
+	if t.EventID == uuid.Nil && t.ID == 0 {
+		id, err := s.Request(ctx, string(verb), relay.Key{Topic: t.Topic, PartitionKey: t.PartitionKey}, by, reason)
+		if errors.Is(err, ErrCompeting) {
+			return 0, &operate.Error{Code: operate.CodeConflict, Text: string(verb), Err: ErrCompeting}
+		}
+		return id, err
+	}
+	var id int64
+	err := s.change(ctx, "write a request", func(ctx context.Context, l survey) error {
+		return l.tx.QueryRow(ctx, `
+INSERT INTO outbox.request (source, verb, topic, partition_key, event_id, id_of_event, requested_by, reason)
+VALUES ($1::text::uuid, $2, $3, $4, $5::text::uuid, $6::bigint, $7, $8) RETURNING id`,
+			l.row.id.String(), string(verb), t.Topic, t.PartitionKey, t.EventID.String(), t.ID, l.row.storable(by), l.row.storable(reason)).Scan(&id)
+	})
+	return id, err
+}
+
+// Answer implements [operate.Requests].
+func (s *Store) Answer(ctx context.Context, request int64) (operate.Answer, error) {
+	out, err := s.Await(ctx, request)
+	return operate.Answer{Text: out.Text, Problem: out.Problem}, err
+}
+
+var _ operate.Changes = (*Store)(nil)
+
+// Pause implements [operate.Changes].
+func (s *Store) Pause(ctx context.Context, what operate.Scope, by, reason string) (changed bool, err error) {
+	err = s.change(ctx, "pause "+what.String(), func(ctx context.Context, l survey) error {
+		tag, err := l.tx.Exec(ctx, `
+INSERT INTO outbox.pause (source, scope, topic, key_hash, partition_key, paused_by, reason) VALUES ($1::text::uuid, $2, $3, $4::bytea, $5, $6, $7)
+ON CONFLICT DO NOTHING`,
+			l.row.id.String(), what.Kind, what.Topic, pauseHash(what), what.PartitionKey, l.row.storable(by), l.row.storable(reason))
+		changed = err == nil && tag.RowsAffected() > 0
+		return err
+	})
+	return changed, err
+}
+
+// Resume implements [operate.Changes].
+func (s *Store) Resume(ctx context.Context, what operate.Scope) (changed bool, err error) {
+	err = s.change(ctx, "resume "+what.String(), func(ctx context.Context, l survey) error {
+		tag, err := l.tx.Exec(ctx, `
+DELETE FROM outbox.pause WHERE source = $1::text::uuid AND scope = $2 AND topic = $3 AND key_hash = $4::bytea`,
+			l.row.id.String(), what.Kind, what.Topic, pauseHash(what))
+		changed = err == nil && tag.RowsAffected() > 0
+		return err
+	})
+	return changed, err
+}
+
+func pauseHash(what operate.Scope) []byte {
+	if what.Kind != operate.ScopeKey {
+		return []byte{}
+	}
+	return keyHash(relay.Key{Topic: what.Topic, PartitionKey: what.PartitionKey})
+}

@@ -1,0 +1,80 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/operate"
+)
+
+// standInFor is how long a look at outcomes may carry out requests, when no relay does.
+const standInFor = time.Second
+
+// tallySQL counts requests by how they ended. Texts that differ in numbers and ids alone are one reason. job + 0 keeps the planner from the
+// index of jobs, in which those of this one are many: the primary key leads to the batch.
+const tallySQL = `
+SELECT CASE WHEN done_at IS NULL THEN 'open' WHEN error IS NULL THEN 'done' WHEN outcome = 'cancelled' THEN 'cancelled' ELSE 'failed' END AS kind,
+    CASE WHEN done_at IS NOT NULL AND outcome IS DISTINCT FROM 'cancelled' THEN
+        left(regexp_replace(error, '[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9]{2,}', '…', 'g'), 500) END AS reason,
+    count(*), count(*) FILTER (WHERE outcome = $5)
+FROM outbox.request WHERE source = $1::text::uuid AND id BETWEEN $2::bigint AND $3::bigint AND job + 0 = $4::bigint GROUP BY 1, 2`
+
+// alreadyDone is the outcome of a request that found nothing to do.
+const alreadyDone = "already done"
+
+// Tally implements [operate.Matches].
+func (s *Store) Tally(ctx context.Context, job, first, last int64) (operate.Tally, error) {
+	t, err := s.tally(ctx, job, first, last)
+	if err != nil || t.Open == 0 {
+		return t, err
+	}
+	row, err := s.source(ctx)
+	if err != nil {
+		return t, err
+	}
+	for until := time.Now().Add(standInFor); t.Open > 0 && time.Now().Before(until); {
+		before := t.Open
+		if err := s.standIn(ctx, row); err != nil {
+			return t, s.refusal(ctx, err, "carry out requests without a relay", changeTimeout)
+		}
+		if t, err = s.tally(ctx, job, first, last); err != nil {
+			return t, err
+		}
+		if t.Open >= before {
+			// A relay is alive, or what is open is not ready.
+			break
+		}
+	}
+	return t, nil
+}
+
+func (s *Store) tally(ctx context.Context, job, first, last int64) (operate.Tally, error) {
+	t := operate.Tally{Failed: map[string]int64{}}
+	err := s.change(ctx, "look at the outcomes", func(ctx context.Context, l survey) error {
+		rows, err := l.tx.Query(ctx, tallySQL, l.row.id.String(), first, last, job, alreadyDone)
+		if err != nil {
+			return err
+		}
+		var kind string
+		var reason *string
+		var n, idle int64
+		_, err = pgx.ForEachRow(rows, []any{&kind, &reason, &n, &idle}, func() error {
+			switch kind {
+			case "open":
+				t.Open += n
+			case "cancelled":
+				t.Cancelled += n
+			case "done":
+				t.Done += n - idle
+				t.AlreadyDone += idle
+			default:
+				t.Failed[*reason] += n
+			}
+			return nil
+		})
+		return err
+	})
+	return t, err
+}
