@@ -144,6 +144,8 @@ type Tally struct {
 	Done, Open int64
 	// AlreadyDone counts those that found nothing to do: somebody else was quicker.
 	AlreadyDone int64
+	// NotFound counts those whose event, or parked key, is not there any more.
+	NotFound int64
 	// Cancelled counts those that were closed because the job was cancelled.
 	Cancelled int64
 	// Failed are the others, by their reason with the numbers left out.

@@ -126,7 +126,7 @@ func (j *job) end(ctx context.Context, cause error) (Report, error) {
 	if cancelled, err := j.store.ReportJob(ctx, j.id, r.Done+r.AlreadyDone, r.Failed); err == nil {
 		j.cancelled = j.cancelled || cancelled
 	}
-	rest := max(r.Total-r.Done-r.AlreadyDone-r.Failed-r.Untouched, 0)
+	rest := max(r.Total-r.Done-r.AlreadyDone-r.Failed-r.NotFound-r.Untouched, 0)
 	switch {
 	case cause != nil:
 		r.State, r.Note = JobFailed, cmp.Or(r.Note, cause.Error())
@@ -269,6 +269,7 @@ func (t *Tally) failures() (n int64) {
 func (a *asking) fold(t Tally) {
 	a.report.Done += t.Done
 	a.report.AlreadyDone += t.AlreadyDone
+	a.report.NotFound += t.NotFound
 	a.report.Untouched += t.Cancelled
 	for _, reason := range slices.Sorted(maps.Keys(t.Failed)) {
 		a.failed(reason, t.Failed[reason])

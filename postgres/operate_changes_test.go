@@ -57,8 +57,6 @@ func testLane(t *testing.T, db *pgxpool.Pool) string {
 	return row.lane("e.partition_key", fmt.Sprint(row.lanes))
 }
 
-func some(text string) *string { return &text }
-
 // counted are the numbers of a report.
 func counted(r operate.Report) string {
 	return fmt.Sprintf("total %d: %d done, %d already, %d failed, %d not found, %d untouched; %s", r.Total, r.Done, r.AlreadyDone, r.Failed, r.NotFound, r.Untouched, r.State)

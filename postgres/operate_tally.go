@@ -15,14 +15,12 @@ const standInFor = time.Second
 // tallySQL counts requests by how they ended. Texts that differ in numbers and ids alone are one reason. job + 0 keeps the planner from the
 // index of jobs, in which those of this one are many: the primary key leads to the batch.
 const tallySQL = `
-SELECT CASE WHEN done_at IS NULL THEN 'open' WHEN error IS NULL THEN 'done' WHEN outcome = 'cancelled' THEN 'cancelled' ELSE 'failed' END AS kind,
-    CASE WHEN done_at IS NOT NULL AND outcome IS DISTINCT FROM 'cancelled' THEN
-        left(regexp_replace(error, '[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9]{2,}', '…', 'g'), 500) END AS reason,
-    count(*), count(*) FILTER (WHERE outcome = $5)
-FROM outbox.request WHERE source = $1::text::uuid AND id BETWEEN $2::bigint AND $3::bigint AND job + 0 = $4::bigint GROUP BY 1, 2`
-
-// alreadyDone is the outcome of a request that found nothing to do.
-const alreadyDone = "already done"
+SELECT kind, CASE kind WHEN 'failed' THEN
+        left(regexp_replace(error, '[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9]{2,}', '…', 'g'), 500) ELSE '' END AS reason, count(*)
+FROM (SELECT error, CASE WHEN done_at IS NULL THEN 'open' WHEN outcome IN ('cancelled', 'already done', 'not found') THEN outcome
+        WHEN error IS NULL THEN 'done' ELSE 'failed' END AS kind
+    FROM outbox.request WHERE source = $1::text::uuid AND id BETWEEN $2::bigint AND $3::bigint AND job + 0 = $4::bigint) r
+GROUP BY 1, 2`
 
 // Tally implements [operate.Matches].
 func (s *Store) Tally(ctx context.Context, job, first, last int64) (operate.Tally, error) {
@@ -53,24 +51,26 @@ func (s *Store) Tally(ctx context.Context, job, first, last int64) (operate.Tall
 func (s *Store) tally(ctx context.Context, job, first, last int64) (operate.Tally, error) {
 	t := operate.Tally{Failed: map[string]int64{}}
 	err := s.change(ctx, "look at the outcomes", func(ctx context.Context, l survey) error {
-		rows, err := l.tx.Query(ctx, tallySQL, l.row.id.String(), first, last, job, alreadyDone)
+		rows, err := l.tx.Query(ctx, tallySQL, l.row.id.String(), first, last, job)
 		if err != nil {
 			return err
 		}
-		var kind string
-		var reason *string
-		var n, idle int64
-		_, err = pgx.ForEachRow(rows, []any{&kind, &reason, &n, &idle}, func() error {
+		var kind, reason string
+		var n int64
+		_, err = pgx.ForEachRow(rows, []any{&kind, &reason, &n}, func() error {
 			switch kind {
 			case "open":
 				t.Open += n
 			case "cancelled":
 				t.Cancelled += n
+			case "already done":
+				t.AlreadyDone += n
+			case "not found":
+				t.NotFound += n
 			case "done":
-				t.Done += n - idle
-				t.AlreadyDone += idle
+				t.Done += n
 			default:
-				t.Failed[*reason] += n
+				t.Failed[reason] += n
 			}
 			return nil
 		})
