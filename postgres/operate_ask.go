@@ -117,14 +117,11 @@ func (s *Store) Ask(ctx context.Context, verb operate.Verb, t operate.Target, by
 		}
 		return id, err
 	}
-	var id int64
-	err := s.change(ctx, "write a request", func(ctx context.Context, l survey) error {
-		return l.tx.QueryRow(ctx, `
-INSERT INTO outbox.request (source, verb, topic, partition_key, event_id, id_of_event, requested_by, reason)
-VALUES ($1::text::uuid, $2, $3, $4, $5::text::uuid, $6::bigint, $7, $8) RETURNING id`,
-			l.row.id.String(), string(verb), t.Topic, t.PartitionKey, t.EventID.String(), t.ID, l.row.storable(by), l.row.storable(reason)).Scan(&id)
-	})
-	return id, err
+	id, err := s.RequestEvent(ctx, string(verb), relay.Key{Topic: t.Topic, PartitionKey: t.PartitionKey}, relay.Ref{ID: t.ID, EventID: t.EventID}, by, reason)
+	if err != nil {
+		return 0, s.refusal(ctx, err, "write a request", changeTimeout)
+	}
+	return id, nil
 }
 
 // Answer implements [operate.Requests].
@@ -137,32 +134,26 @@ var _ operate.Changes = (*Store)(nil)
 
 // Pause implements [operate.Changes].
 func (s *Store) Pause(ctx context.Context, what operate.Scope, by, reason string) (changed bool, err error) {
-	err = s.change(ctx, "pause "+what.String(), func(ctx context.Context, l survey) error {
-		tag, err := l.tx.Exec(ctx, `
-INSERT INTO outbox.pause (source, scope, topic, key_hash, partition_key, paused_by, reason) VALUES ($1::text::uuid, $2, $3, $4::bytea, $5, $6, $7)
-ON CONFLICT DO NOTHING`,
-			l.row.id.String(), what.Kind, what.Topic, pauseHash(what), what.PartitionKey, l.row.storable(by), l.row.storable(reason))
-		changed = err == nil && tag.RowsAffected() > 0
-		return err
+	return s.pausing(ctx, "pause "+what.String(), what, func(scope relay.PauseScope) (bool, error) {
+		return s.Operator.Pause(ctx, scope, what.Topic, what.PartitionKey, by, reason)
 	})
-	return changed, err
 }
 
 // Resume implements [operate.Changes].
 func (s *Store) Resume(ctx context.Context, what operate.Scope) (changed bool, err error) {
-	err = s.change(ctx, "resume "+what.String(), func(ctx context.Context, l survey) error {
-		tag, err := l.tx.Exec(ctx, `
-DELETE FROM outbox.pause WHERE source = $1::text::uuid AND scope = $2 AND topic = $3 AND key_hash = $4::bytea`,
-			l.row.id.String(), what.Kind, what.Topic, pauseHash(what))
-		changed = err == nil && tag.RowsAffected() > 0
-		return err
+	return s.pausing(ctx, "resume "+what.String(), what, func(scope relay.PauseScope) (bool, error) {
+		return s.Operator.Resume(ctx, scope, what.Topic, what.PartitionKey)
 	})
-	return changed, err
 }
 
-func pauseHash(what operate.Scope) []byte {
-	if what.Kind != operate.ScopeKey {
-		return []byte{}
+func (s *Store) pausing(ctx context.Context, doing string, what operate.Scope, do func(relay.PauseScope) (bool, error)) (bool, error) {
+	scope := relay.PauseScope(what.Kind)
+	if _, err := pauseKey(scope, what.Topic, what.PartitionKey); err != nil {
+		return false, &operate.Error{Code: operate.CodeInvalid, Text: doing, Err: err}
 	}
-	return keyHash(relay.Key{Topic: what.Topic, PartitionKey: what.PartitionKey})
+	changed, err := do(scope)
+	if err != nil {
+		return false, s.refusal(ctx, err, doing, changeTimeout)
+	}
+	return changed, nil
 }

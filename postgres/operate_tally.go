@@ -28,13 +28,9 @@ func (s *Store) Tally(ctx context.Context, job, first, last int64) (operate.Tall
 	if err != nil || t.Open == 0 {
 		return t, err
 	}
-	row, err := s.source(ctx)
-	if err != nil {
-		return t, err
-	}
 	for until := time.Now().Add(standInFor); t.Open > 0 && time.Now().Before(until); {
 		before := t.Open
-		if err := s.standIn(ctx, row); err != nil {
+		if err := s.StandIn(ctx); err != nil {
 			return t, s.refusal(ctx, err, "carry out requests without a relay", changeTimeout)
 		}
 		if t, err = s.tally(ctx, job, first, last); err != nil {
