@@ -1,21 +1,48 @@
 package operate
 
-import "time"
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+)
 
 // Row is the event as the table has it.
 type Row struct {
 	Event
 	// Payload is the text as PostgreSQL prints it; nil when it was withheld, or cannot be shown.
-	Payload []byte `json:"-"`
+	Payload Text `json:"payload"`
 	// Headers is the text of the optional column; nil when there is none.
-	Headers []byte `json:"-"`
+	Headers Text `json:"headers"`
+}
+
+// Text is a text that in JSON is a string, never a value of its own: a reader would round the numbers of a payload. nil is null.
+type Text []byte
+
+// MarshalJSON implements [json.Marshaler].
+func (t Text) MarshalJSON() ([]byte, error) {
+	if t == nil {
+		return []byte("null"), nil
+	}
+	return json.Marshal(string(t))
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (t *Text) UnmarshalJSON(from []byte) error {
+	var s *string
+	if err := json.Unmarshal(from, &s); err != nil {
+		return fmt.Errorf("read a text: %w", err)
+	}
+	if *t = nil; s != nil {
+		*t = Text(*s)
+	}
+	return nil
 }
 
 // Record is what Kafka gets.
 type Record struct {
 	Topic   string         `json:"topic"`
 	Key     string         `json:"key"`
-	Value   []byte         `json:"-"`
+	Value   Text           `json:"value"`
 	Headers []RecordHeader `json:"headers"`
 	// Bytes is the record's size by the client's own formula.
 	Bytes int `json:"bytes"`

@@ -60,7 +60,9 @@ type Relay struct {
 	Competing bool      `json:"competing"`
 	StartedAt time.Time `json:"started_at"`
 	SeenAt    time.Time `json:"seen_at"`
-	Alive     bool      `json:"alive"`
+	// ProvedAt is when Kafka last answered it; zero if it never did.
+	ProvedAt time.Time `json:"proved_at,omitzero"`
+	Alive    bool      `json:"alive"`
 	// Lanes is how many it has.
 	Lanes int `json:"lanes"`
 	// Holds are the topics that it can publish nothing to.

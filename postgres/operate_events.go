@@ -8,26 +8,54 @@ import (
 	"github.com/outbox-relay/outbox/operate"
 )
 
+// eager is how long a list goes on from window to window when they hold nothing.
+const eager = 100 * time.Millisecond
+
 // Events implements [operate.Lookups]. Every stream gives its first events behind the cursor; the page is the first of all of them.
 func (s *Store) Events(ctx context.Context, limit time.Duration, q operate.EventQuery) (operate.EventPage, error) {
+	began := s.now()
 	return see(ctx, s, limit, "list events", func(ctx context.Context, l survey) (operate.EventPage, error) {
-		streams := streamsOf(q.EventFilter)
-		c, err := parseCursor(q.After, fingerprint("events", q.EventFilter, q.Order), names(streams))
-		if err != nil {
+		p, err := l.events(ctx, q)
+		for err == nil && len(p.Events) == 0 && p.Next != "" && s.now().Sub(began) < eager {
+			q.After = p.Next
+			looks := p.Looks
+			p, err = l.events(ctx, q)
+			p.Looks = joined(looks, p.Looks)
+		}
+		return p, err
+	})
+}
+
+// joined are the looks of pages that follow each other.
+func joined(before, now []operate.Look) []operate.Look {
+	for _, n := range now {
+		i := slices.IndexFunc(before, func(b operate.Look) bool { return b.What == n.What })
+		if i < 0 {
+			before = append(before, n)
+			continue
+		}
+		before[i].Events, before[i].To = before[i].Events+n.Events, n.To
+	}
+	return before
+}
+
+func (l survey) events(ctx context.Context, q operate.EventQuery) (operate.EventPage, error) {
+	streams := streamsOf(q.EventFilter)
+	c, err := parseCursor(q.After, fingerprint("events", q.EventFilter, q.Order), names(streams))
+	if err != nil {
+		return operate.EventPage{}, err
+	}
+	pages := map[string]page{}
+	for _, st := range streams {
+		from, begun := c.Streams[st.name]
+		if begun && from == nil {
+			continue
+		}
+		if pages[st.name], err = l.read(ctx, st, q, from); err != nil {
 			return operate.EventPage{}, err
 		}
-		pages := map[string]page{}
-		for _, st := range streams {
-			from, begun := c.Streams[st.name]
-			if begun && from == nil {
-				continue
-			}
-			if pages[st.name], err = l.read(ctx, st, q, from); err != nil {
-				return operate.EventPage{}, err
-			}
-		}
-		return merge(streams, pages, c, q), nil
-	})
+	}
+	return merge(streams, pages, c, q), nil
 }
 
 func positionOf(e operate.Event) position { return position{e.ID, e.EventID} }

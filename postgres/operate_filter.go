@@ -7,18 +7,27 @@ import (
 	"github.com/outbox-relay/outbox/operate"
 )
 
+// asked is what a column has to be; nil wants nothing.
+type asked struct {
+	column string
+	value  *string
+}
+
+// equal is the condition for an expression to be a value, if there is one.
+func (q *query) equal(expression string, value *string) []string {
+	if value == nil {
+		return nil
+	}
+	return []string{expression + " = " + q.param(*value, "text")}
+}
+
 // columnFilter is the condition on the columns of l that the query narrows; "" for none. column is the expression for one of them.
 func (b *eventSQL) columnFilter(column func(string) string) string {
 	var list []string
-	for _, c := range []struct {
-		name  string
-		value *string
-	}{
+	for _, w := range []asked{
 		{"topic", b.q.Topic}, {"partition_key", b.q.PartitionKey}, {"event_type", b.q.Type}, {"aggregate_type", b.q.AggregateType}, {"aggregate_id", b.q.AggregateID},
 	} {
-		if c.value != nil {
-			list = append(list, column(c.name)+" = "+b.param(*c.value, "text"))
-		}
+		list = append(list, b.equal(column(w.column), w.value)...)
 	}
 	created := column("created_at")
 	if !b.q.CreatedFrom.IsZero() {
@@ -64,7 +73,8 @@ func (b *eventSQL) stateFilter(st stream) string {
 	case st.named && state == operate.StatePending:
 		list = append(list, "s.published_at IS NULL")
 	}
-	if b.q.Error != "" {
+	// A stream of what failed has decided it already.
+	if b.q.Error != "" && st.ids == nil {
 		list = append(list, b.holds(b.q.Error, "s.code", "s.error"))
 	}
 	return strings.Join(list, " AND ")

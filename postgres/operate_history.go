@@ -31,12 +31,6 @@ func (l survey) history(after string, parts ...any) (*history, error) {
 	return h, err
 }
 
-func (h *history) equal(column string, value *string) {
-	if value != nil {
-		h.list = append(h.list, column+" = "+h.param(*value, "text"))
-	}
-}
-
 // cutPage cuts what was read one too many, and makes the cursor of what follows.
 func cutPage[T any](h *history, found []T, limit int, id func(T) int64) (page []T, next string) {
 	if len(found) <= limit {
@@ -53,8 +47,7 @@ func (s *Store) Audit(ctx context.Context, limit time.Duration, q operate.AuditQ
 		if err != nil {
 			return operate.AuditPage{}, err
 		}
-		h.equal("actor", q.Actor)
-		h.equal("verb", q.Verb)
+		h.list = append(append(h.list, h.equal("actor", q.Actor)...), h.equal("verb", q.Verb)...)
 		if q.Job != 0 {
 			h.list = append(h.list, "job = "+h.param(q.Job, "bigint"))
 		}
@@ -88,7 +81,7 @@ func (s *Store) Jobs(ctx context.Context, limit time.Duration, q operate.JobQuer
 			return operate.JobPage{}, err
 		}
 		if q.State != "" {
-			h.equal("state", &q.State)
+			h.list = append(h.list, h.equal("state", &q.State)...)
 		}
 		rows, err := l.tx.Query(ctx, fmt.Sprintf(`
 SELECT id, verb, filter::text, actor, reason, total, done, failed, state, note, started_at, seen_at, ended_at

@@ -12,9 +12,6 @@ import (
 	"github.com/outbox-relay/outbox/operate"
 )
 
-// keyWindow is how many parked keys are looked at for one page.
-const keyWindow = 50_000
-
 // keyStream is the only stream of a list of keys, in its cursor.
 const keyStream = "k"
 
@@ -27,7 +24,7 @@ func (s *Store) Keys(ctx context.Context, limit time.Duration, q operate.KeyQuer
 		}
 		// The list of events has the conditions on the order.
 		b := l.sql(stream{}, operate.EventQuery{Order: q.Order, Limit: q.Limit}, c.Streams[keyStream], false)
-		b.window = strconv.Itoa(keyWindow)
+		b.window = strconv.Itoa(l.windows.keys)
 		p, err := l.readKeys(ctx, b, q)
 		if err != nil {
 			return p, err
@@ -78,13 +75,8 @@ func (b *eventSQL) parkedKeys(q operate.KeyQuery) string {
 
 func (b *eventSQL) keyFilter(f operate.KeyFilter) string {
 	var list []string
-	for _, c := range []struct {
-		name  string
-		value *string
-	}{{"topic", f.Topic}, {"partition_key", f.PartitionKey}, {"event_type", f.Type}, {"code", f.Code}} {
-		if c.value != nil {
-			list = append(list, "x."+c.name+" = "+b.param(*c.value, "text"))
-		}
+	for _, w := range []asked{{"topic", f.Topic}, {"partition_key", f.PartitionKey}, {"event_type", f.Type}, {"code", f.Code}} {
+		list = append(list, b.equal("x."+w.column, w.value)...)
 	}
 	if f.Error != "" {
 		list = append(list, b.holds(f.Error, "x.code", "x.reason"))
@@ -95,13 +87,13 @@ func (b *eventSQL) keyFilter(f operate.KeyFilter) string {
 // measureKeys finds how far the window of a page went that it did not fill; nil when it went to the end.
 func (l survey) measureKeys(ctx context.Context, from *position, q operate.KeyQuery, p *operate.KeyPage) (*position, error) {
 	b := l.sql(stream{}, operate.EventQuery{Order: q.Order}, from, false)
-	b.window = strconv.Itoa(keyWindow)
+	b.window = strconv.Itoa(l.windows.keys)
 	var looked operate.Look
 	var first, last *int64
 	var event *uuid.UUID
 	err := l.tx.QueryRow(ctx, fmt.Sprintf("SELECT count(*), min(id), max(id), (array_agg(event_id ORDER BY %s))[1] FROM (%s) w", reverse(q.Order), b.parkedKeys(q)), b.args...).
 		Scan(&looked.Events, &first, &last, &event)
-	if err != nil || looked.Events < keyWindow {
+	if err != nil || looked.Events < int64(l.windows.keys) {
 		return nil, err
 	}
 	if q.Order == operate.NewestFirst {

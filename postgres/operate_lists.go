@@ -35,7 +35,7 @@ func (s *Store) Lanes(ctx context.Context, limit time.Duration) ([]operate.Lane,
 func (s *Store) Relays(ctx context.Context, limit time.Duration) ([]operate.Relay, error) {
 	return see(ctx, s, limit, "list relays", func(ctx context.Context, l survey) ([]operate.Relay, error) {
 		rows, err := l.tx.Query(ctx, `
-SELECT r.owner, r.name, r.version, r.mode = 'competing', r.started_at, r.seen_at, r.expires_at > now(),
+SELECT r.owner, r.name, r.version, r.mode = 'competing', r.started_at, r.seen_at, r.proved_at, r.expires_at > now(),
     (SELECT count(*) FROM outbox.lane n WHERE n.source = r.source AND n.owner = r.owner AND n.expires_at > now()),
     (SELECT count(*) FROM outbox.held_topic h WHERE h.source = r.source AND h.owner = r.owner)
 FROM outbox.relay r WHERE r.source = $1::uuid ORDER BY r.expires_at > now() DESC, r.started_at, r.owner`, l.row.id.String())
@@ -43,8 +43,9 @@ FROM outbox.relay r WHERE r.source = $1::uuid ORDER BY r.expires_at > now() DESC
 			return nil, err
 		}
 		return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r operate.Relay, err error) {
-			err = row.Scan(&r.Owner, &r.Name, &r.Version, &r.Competing, &r.StartedAt, &r.SeenAt, &r.Alive, &r.Lanes, &r.Holds)
-			r.StartedAt, r.SeenAt = r.StartedAt.UTC(), r.SeenAt.UTC()
+			var proved *time.Time
+			err = row.Scan(&r.Owner, &r.Name, &r.Version, &r.Competing, &r.StartedAt, &r.SeenAt, &proved, &r.Alive, &r.Lanes, &r.Holds)
+			r.StartedAt, r.SeenAt, r.ProvedAt = r.StartedAt.UTC(), r.SeenAt.UTC(), timeOrZero(proved)
 			return r, err
 		})
 	})

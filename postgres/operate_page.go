@@ -111,14 +111,16 @@ func (l survey) read(ctx context.Context, st stream, q operate.EventQuery, from 
 
 // sql begins the statements of a stream.
 func (l survey) sql(st stream, q operate.EventQuery, from *position, whole bool) *eventSQL {
-	b := &eventSQL{survey: l, q: q, from: from, window: strconv.Itoa(window)}
+	b := &eventSQL{survey: l, q: q, from: from, window: strconv.Itoa(l.windows.events)}
 	switch {
 	case st.named:
 		b.window = "ALL"
 	case whole:
 		b.window = strconv.Itoa(q.Limit + 1)
 	case st.dead:
-		b.window = strconv.Itoa(deadWindow)
+		b.window = strconv.Itoa(l.windows.dead)
+	case q.State == operate.StateWaiting:
+		b.window = strconv.Itoa(l.windows.waiting)
 	}
 	return b
 }

@@ -19,6 +19,8 @@ import (
 // open between calls.
 type Store struct {
 	*Operator
+	windows windows
+	now     func() time.Time
 }
 
 // The embedded operator has methods of the same names, which return what they know to a relay's own programs.
@@ -30,7 +32,7 @@ func NewStore(pool *pgxpool.Pool, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{o}, nil
+	return &Store{Operator: o, windows: defaultWindows, now: time.Now}, nil
 }
 
 // lookSettingsSQL is what every look sets for its transaction. Bitmap scans would fetch a whole backlog for each page where the statistics are old, and a
@@ -43,6 +45,7 @@ type survey struct {
 	tx      pgx.Tx
 	row     sourceRow
 	columns []string
+	windows windows
 }
 
 // has tells whether the table has a column: those of an aggregate are not needed for publishing.
@@ -56,7 +59,7 @@ func see[T any](ctx context.Context, s *Store, limit time.Duration, what string,
 		if _, err := tx.Exec(ctx, lookSettingsSQL, strconv.FormatInt(max(1, limit.Milliseconds()), 10)); err != nil {
 			return err
 		}
-		l := survey{tx: tx}
+		l := survey{tx: tx, windows: s.windows}
 		var err error
 		if l.row, err = readSource(ctx, tx, s.table); err != nil {
 			return err

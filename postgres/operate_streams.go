@@ -29,12 +29,12 @@ type stream struct {
 	ids func(b *eventSQL) string
 }
 
-// The windows: how many rows of a stream are looked at for one page when no index knows what is asked for. A dead event is looked at whole where a column of
-// its own does not say enough, which costs more.
-const (
-	window     = 20_000
-	deadWindow = 10_000
-)
+// windows are how many rows are looked at for one page when no index knows what is asked for. A dead event is looked at whole where a column of its own
+// does not say enough, which costs more; a parked key has all that is asked for.
+// For an event that waits, other tables decide for each row.
+type windows struct{ events, waiting, dead, keys, topics int }
+
+var defaultWindows = windows{events: 20_000, waiting: 10_000, dead: 10_000, keys: 50_000, topics: 50_000}
 
 func tableStream(name, what, condition string) stream {
 	return stream{name: name, what: what, condition: condition, rows: func(b *eventSQL) string {
@@ -53,19 +53,26 @@ func refStream(name, what string, tables ...string) stream {
 	return stream{name: name, what: what, sparse: true, ids: ids, condition: "l.topic IS NOT NULL", rows: func(b *eventSQL) string {
 		// OFFSET 0 keeps it a look at one row after the other: joined as a set, the table would be read whole.
 		return fmt.Sprintf(`SELECT d.id, d.event_id, %s FROM (%s LIMIT %s) d LEFT JOIN LATERAL (
-    SELECT %s FROM %s e WHERE e.id = d.id AND e.event_id = d.event_id AND e.published_at IS NULL OFFSET 0) t ON true
+    SELECT %s FROM %s e WHERE d.hit AND e.id = d.id AND e.event_id = d.event_id AND e.published_at IS NULL OFFSET 0) t ON true
 ORDER BY d.id %[6]s, d.event_id %[6]s`, "t."+strings.Join(tableNames[1:], ", t."), ids(b), b.window, b.tableColumns("e"), b.row.table.sql(), b.direction())
 	}}
 }
 
-// refsOf are the events that the state tables name.
+// errorsOf are the columns with what went wrong.
+var errorsOf = map[string][]string{"parked_key": {"x.code", "x.reason"}, "failure": {"x.first_error", "x.last_error"}}
+
+// refsOf are the events that the state tables name, each with whether those tables leave it in: that is cheaper than to fetch the event first.
 func (b *eventSQL) refsOf(tables []string) string {
 	parts := make([]string, len(tables))
 	for i, table := range tables {
-		parts[i] = fmt.Sprintf("(SELECT x.id, x.event_id FROM outbox.%s x WHERE %s ORDER BY x.id %[3]s, x.event_id %[3]s LIMIT %[4]s)", table,
+		hit := append(b.equal("x.topic", b.q.Topic), b.equal("x.partition_key", b.q.PartitionKey)...)
+		if b.q.Error != "" {
+			hit = append(hit, b.holds(b.q.Error, errorsOf[table]...))
+		}
+		parts[i] = fmt.Sprintf("(SELECT x.id, x.event_id, %s AS hit FROM outbox.%s x WHERE %s ORDER BY x.id %[4]s, x.event_id %[4]s LIMIT %[5]s)", and(append(hit, "true")...), table,
 			and("x.source = "+b.source(), b.beyond("x.id", "x.event_id"), b.between("x.id")), b.direction(), b.window)
 	}
-	return fmt.Sprintf("SELECT * FROM (%s) n ORDER BY id %[2]s, event_id %[2]s", strings.Join(parts, " UNION "), b.direction())
+	return fmt.Sprintf("SELECT id, event_id, bool_or(hit) AS hit FROM (%s) n GROUP BY id, event_id ORDER BY id %[2]s, event_id %[2]s", strings.Join(parts, " UNION ALL "), b.direction())
 }
 
 func deadStream() stream {
@@ -113,6 +120,9 @@ func streamsOf(f operate.EventFilter) []stream {
 	case !alive:
 	case f.State == operate.StateParked:
 		streams = append(streams, refStream("p", "parked events", "parked_key"))
+	case f.Error != "" && f.State == operate.StateWaiting:
+		// What is parked does not wait, it stops.
+		streams = append(streams, refStream("f", "events that failed", "failure"))
 	case f.Error != "" && f.State != operate.StatePublished:
 		streams = append(streams, refStream("t", "events that failed", "parked_key", "failure"))
 	case f.Error != "":

@@ -12,10 +12,7 @@ import (
 	"github.com/outbox-relay/outbox/operate"
 )
 
-// topicWindow is how many unpublished events, dead ones and parked keys are counted by topic, each the oldest.
-const topicWindow = 50_000
-
-// Topics implements [operate.Lookups].
+// Topics implements [operate.Lookups]. It counts the oldest unpublished events, parked keys and dead events of a window each.
 func (s *Store) Topics(ctx context.Context, limit time.Duration) (operate.TopicList, error) {
 	return see(ctx, s, limit, "list topics", func(ctx context.Context, l survey) (operate.TopicList, error) {
 		t := topicCounter{survey: l, topics: map[string]*operate.Topic{}}
@@ -51,7 +48,7 @@ func (t *topicCounter) topic(name string) *operate.Topic {
 
 // count counts the rows of a window by topic, and says how far it went when there are more.
 func (t *topicCounter) count(ctx context.Context, what, rows string, set func(*operate.Topic, int64, float64)) error {
-	args := []any{topicWindow + 1}
+	args := []any{t.windows.topics + 1}
 	if slices.Contains([]string{"parked keys", "dead events"}, what) {
 		args = append(args, t.row.id.String())
 	}
@@ -73,7 +70,7 @@ FROM (%s) w GROUP BY topic`, rows), args...)
 		looked.Events, looked.To = looked.Events+n, max(looked.To, last)
 		return nil
 	})
-	if looked.Events > topicWindow {
+	if looked.Events > int64(t.windows.topics) {
 		t.list.Looks = append(t.list.Looks, looked)
 	}
 	return err

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/outbox-relay/outbox/operate"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -69,7 +70,7 @@ func exitCode(err error) int {
 	var usage *usageError
 	var config *configError
 	switch {
-	case errors.As(err, &usage):
+	case errors.As(err, &usage), operate.CodeOf(err) == operate.CodeInvalid:
 		return exitUsage
 	case errors.As(err, &config), errors.Is(err, relay.ErrConfiguration):
 		return exitConfig

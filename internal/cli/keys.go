@@ -2,13 +2,10 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os/user"
 	"strconv"
-	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode/utf8"
 
@@ -46,84 +43,6 @@ no relay alive outbox migrate grants --role anna --operator --delete for yours.`
 			`  outbox keys skip --topic order-service.order.confirmed --key order-17 --reason "sent by hand"`))
 	return cmd
 }
-
-func (a *app) keysList() *cobra.Command {
-	var db database
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List the parked keys, each with the event that stops it",
-		Example: "  outbox keys list\n  outbox keys list --json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			operator, done, err := a.operator(cmd, &db)
-			if err != nil {
-				return err
-			}
-			defer done()
-			parked, err := operator.Parked(cmd.Context())
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return json.NewEncoder(a.stdout).Encode(parkedJSON(parked))
-			}
-			if err := a.printParked(parked); err != nil {
-				return err
-			}
-			return a.printCompeting(cmd.Context(), operator)
-		},
-	}
-	db.flags(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array")
-	return cmd
-}
-
-type parkedObject struct {
-	Topic        string    `json:"topic"`
-	PartitionKey string    `json:"partition_key"`
-	ID           string    `json:"id"`
-	EventID      string    `json:"event_id"`
-	EventType    string    `json:"event_type"`
-	Code         string    `json:"code"`
-	Reason       string    `json:"reason"`
-	ParkedAt     time.Time `json:"parked_at"`
-}
-
-func parkedJSON(parked []relay.ParkedKey) []parkedObject {
-	objects := []parkedObject{}
-	for _, p := range parked {
-		objects = append(objects, parkedObject{
-			p.Topic, p.PartitionKey, strconv.FormatInt(p.Event.ID, 10), p.Event.EventID.String(), p.EventType, p.Code, p.Reason, p.At.UTC(),
-		})
-	}
-	return objects
-}
-
-func (a *app) printParked(parked []relay.ParkedKey) error {
-	if len(parked) == 0 {
-		_, err := fmt.Fprintln(a.stdout, "no key is parked")
-		return err
-	}
-	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "TOPIC\tKEY\tID\tEVENT TYPE\tSINCE\tREASON")
-	for _, p := range parked {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", printable(abridged(p.Topic)), printable(abridged(p.PartitionKey)), p.Event.ID, printable(p.EventType), moment(p.At), p.Code+": "+printable(p.Reason))
-	}
-	return w.Flush()
-}
-
-// printCompeting says where else to look: a metric that counts held keys must not lead to an empty list without a word.
-func (a *app) printCompeting(ctx context.Context, operator *postgres.Operator) error {
-	names, err := operator.Competing(ctx)
-	if err != nil || len(names) == 0 {
-		return err
-	}
-	_, err = fmt.Fprintf(a.stdout, "%s park no key: %s\n", printable(strings.Join(names, ", ")), heldElsewhere)
-	return err
-}
-
-// heldElsewhere follows the competing relays.
-const heldElsewhere = "a key whose event failed is left out for a while and tried again by itself; see their log (event failed) and metric outbox_held_keys"
 
 type keyFlags struct {
 	database

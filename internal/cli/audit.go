@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outbox-relay/outbox/operate"
+)
+
+type auditFlags struct {
+	page
+	actor, verb string
+	job         int64
+	newerThan   time.Duration
+}
+
+func (a *app) audit() *cobra.Command {
+	f := &auditFlags{}
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "List what operators have changed, the newest first",
+		Long: `audit lists every change that somebody asked for: who, what, to which events or keys,
+why, and what became of it. One without an outcome goes on, or ended without a word.`,
+		Example: "  outbox audit\n  outbox audit --actor ann --verb skip --newer-than 24h\n  outbox audit --json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if problems := a.problems(cmd, append(f.checks(), atLeast("newer-than", &f.newerThan, 0), atLeast("job", &f.job, 0))); problems != nil {
+				return &configError{errors.Join(problems...)}
+			}
+			return a.listAudit(cmd, f)
+		},
+	}
+	f.page.flags(cmd)
+	cmd.Flags().StringVar(&f.actor, "actor", "", "by this `name`")
+	cmd.Flags().StringVar(&f.verb, "verb", "", "of this `verb`, such as skip or pause")
+	cmd.Flags().Int64Var(&f.job, "job", 0, "of the job with this `id`")
+	cmd.Flags().DurationVar(&f.newerThan, "newer-than", 0, "at most so long ago, such as 24h")
+	return cmd
+}
+
+func (a *app) listAudit(cmd *cobra.Command, f *auditFlags) error {
+	q := operate.AuditQuery{Job: f.job, MaxAge: f.newerThan, After: f.after, Limit: f.limit}
+	if cmd.Flags().Changed("actor") {
+		q.Actor = &f.actor
+	}
+	if cmd.Flags().Changed("verb") {
+		q.Verb = &f.verb
+	}
+	service, done, err := a.looker(cmd, &f.database)
+	if err != nil {
+		return err
+	}
+	defer done()
+	p, err := service.Audit(cmd.Context(), me(), q)
+	if err != nil {
+		return err
+	}
+	if f.json {
+		return a.encode(p)
+	}
+	return a.printAudit(p)
+}
+
+func (a *app) printAudit(p operate.AuditPage) error {
+	if len(p.Entries) == 0 {
+		_, err := fmt.Fprintln(a.stdout, "no change matches")
+		return err
+	}
+	err := a.table("AT\tWHO\tWHAT\tTO\tCHANGED\tOUTCOME\tREASON", func(w io.Writer) {
+		for _, e := range p.Entries {
+			changed := "-"
+			if e.Affected != nil {
+				changed = fmt.Sprint(*e.Affected)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", moment(e.At), cell(e.Actor), cell(e.Verb), plainText(abridged(string(e.Filter))), changed, cell(e.Outcome), cell(e.Reason))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return a.foot(nil, "", p.Next)
+}

@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outbox-relay/outbox/operate"
+)
+
+func (a *app) events() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "events",
+		Short: "Look at events: where they are, and why they do not move",
+		Long: `An event is pending until it is in Kafka and settled, then published. Of the pending
+ones, an event is parked when it stops its key, and waiting when it is behind such a
+one, or waits for its next attempt. One that was given up is dead.`,
+		Example: `  outbox events list --state parked
+  outbox events show 4711`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.eventsList(), a.eventsShow())
+	return cmd
+}
+
+type eventsListFlags struct {
+	page
+	eventFilter
+	oldest bool
+}
+
+func (a *app) eventsList() *cobra.Command {
+	f := &eventsListFlags{}
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List events, the newest first",
+		Long: `list shows a page of events, and at its end how to go on. All flags narrow the list.
+
+By state and id the list is exact, whatever the size of the table. No index knows
+topics, keys, types, aggregates, ages and errors: of those it looks at some 10,000s of
+rows for a page, says at which, and goes on from there with --after. Nothing is
+left out on the way: who goes on to the end has looked at every row.`,
+		Example: `  outbox events list --state parked
+  outbox events list --state pending --topic order-service.order.confirmed --oldest
+  outbox events list --state dead --error MESSAGE_TOO_LARGE --newer-than 24h
+  outbox events list --aggregate-type Order --aggregate-id 4711 --json`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if problems := a.problems(cmd, append(f.checks(), atLeast("older-than", &f.olderThan, 0), atLeast("newer-than", &f.newerThan, 0))); problems != nil {
+				return &configError{errors.Join(problems...)}
+			}
+			return a.listEvents(cmd, f)
+		},
+	}
+	f.page.flags(cmd)
+	f.eventFilter.flags(cmd)
+	cmd.Flags().BoolVar(&f.oldest, "oldest", false, "the oldest first")
+	return cmd
+}
+
+func (a *app) listEvents(cmd *cobra.Command, f *eventsListFlags) error {
+	filter, err := f.filter(cmd)
+	if err != nil {
+		return err
+	}
+	q := operate.EventQuery{EventFilter: filter, After: f.after, Limit: f.limit, Order: operate.NewestFirst}
+	if f.oldest {
+		q.Order = operate.OldestFirst
+	}
+	service, done, err := a.looker(cmd, &f.database)
+	if err != nil {
+		return err
+	}
+	defer done()
+	p, err := service.Events(cmd.Context(), me(), q)
+	if err != nil {
+		return err
+	}
+	if f.json {
+		return a.encode(p)
+	}
+	if err := a.printEvents(p); err != nil {
+		return err
+	}
+	return a.foot(p.Looks, p.Estimated, p.Next)
+}
+
+func (a *app) printEvents(p operate.EventPage) error {
+	if len(p.Events) == 0 {
+		_, err := fmt.Fprintln(a.stdout, none("event matches", p.Next))
+		return err
+	}
+	return a.table("ID\tSTATE\tTOPIC\tKEY\tEVENT TYPE\tCREATED\tWHY", func(w io.Writer) {
+		for _, e := range p.Events {
+			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.State, cell(e.Topic), printable(abridged(e.PartitionKey)), cell(e.Type), moment(e.CreatedAt), briefly(e))
+		}
+	})
+}
+
+// briefly says in a cell why an event is where it is.
+func briefly(e operate.Event) string {
+	text := cmp.Or(e.Error, e.Code)
+	if e.Code != "" && e.Error != "" {
+		text = e.Code + ": " + e.Error
+	}
+	switch {
+	case e.State == operate.StatePublished:
+		return "published " + moment(e.PublishedAt)
+	case e.BlockedBy != 0:
+		return fmt.Sprintf("behind %d", e.BlockedBy)
+	case !e.NextAttemptAt.IsZero():
+		return fmt.Sprintf("again at %s: %s", moment(e.NextAttemptAt), cell(text))
+	}
+	return cell(text)
+}

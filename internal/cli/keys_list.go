@@ -1,0 +1,114 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outbox-relay/outbox/operate"
+)
+
+// keyFilter are the flags that say which parked keys are meant.
+type keyFilter struct {
+	topic, key, typ, code, failed string
+	olderThan, newerThan          time.Duration
+}
+
+func (f *keyFilter) flags(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.topic, "topic", "", "the key's `topic`")
+	flags.StringVar(&f.key, "key", "", "the partition `key`")
+	flags.StringVar(&f.typ, "type", "", "the `type` of the event that stops the key")
+	flags.StringVar(&f.code, "code", "", "the `code` of the reason, such as MESSAGE_TOO_LARGE")
+	flags.StringVar(&f.failed, "error", "", "a `part` of the reason or its code, in any case")
+	flags.DurationVar(&f.olderThan, "older-than", 0, "parked at least so long ago, such as 1h")
+	flags.DurationVar(&f.newerThan, "newer-than", 0, "parked at most so long ago, such as 15m")
+}
+
+func (f *keyFilter) checks() []check {
+	return []check{atLeast("older-than", &f.olderThan, 0), atLeast("newer-than", &f.newerThan, 0)}
+}
+
+// filter is what the flags say. A text that was given counts, even when it is empty: an empty key is a key.
+func (f *keyFilter) filter(cmd *cobra.Command) operate.KeyFilter {
+	given := func(flag string, value *string) *string {
+		if !cmd.Flags().Changed(flag) {
+			return nil
+		}
+		return value
+	}
+	return operate.KeyFilter{
+		Topic: given("topic", &f.topic), PartitionKey: given("key", &f.key), Type: given("type", &f.typ), Code: given("code", &f.code),
+		Error: f.failed, MinAge: f.olderThan, MaxAge: f.newerThan,
+	}
+}
+
+func (a *app) keysList() *cobra.Command {
+	var f struct {
+		page
+		keyFilter
+		newest bool
+	}
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the parked keys, each with the event that stops it",
+		Long: `list shows a page of the parked keys, the one with the oldest event first, and at its
+end how to go on.`,
+		Example: "  outbox keys list\n  outbox keys list --topic order-service.order.confirmed --code MESSAGE_TOO_LARGE\n  outbox keys list --limit 500 --json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if problems := a.problems(cmd, append(f.page.checks(), f.keyFilter.checks()...)); problems != nil {
+				return &configError{errors.Join(problems...)}
+			}
+			q := operate.KeyQuery{KeyFilter: f.filter(cmd), After: f.after, Limit: f.limit}
+			if f.newest {
+				q.Order = operate.NewestFirst
+			}
+			service, done, err := a.looker(cmd, &f.database)
+			if err != nil {
+				return err
+			}
+			defer done()
+			p, err := service.Keys(cmd.Context(), me(), q)
+			if err != nil {
+				return err
+			}
+			if f.json {
+				return a.encode(p)
+			}
+			return a.printKeys(p, q.KeyFilter == operate.KeyFilter{})
+		},
+	}
+	f.page.flags(cmd)
+	f.keyFilter.flags(cmd)
+	cmd.Flags().BoolVar(&f.newest, "newest", false, "the newest first")
+	return cmd
+}
+
+func (a *app) printKeys(p operate.KeyPage, all bool) error {
+	if len(p.Keys) == 0 {
+		what := none("key matches", p.Next)
+		if all {
+			what = "no key is parked"
+		}
+		fmt.Fprintln(a.stdout, what)
+	} else if err := a.table("TOPIC\tKEY\tID\tEVENT TYPE\tSINCE\tREASON", func(w io.Writer) {
+		for _, k := range p.Keys {
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", cell(k.Topic), printable(abridged(k.PartitionKey)), k.ID, cell(k.Type), moment(k.ParkedAt), k.Code+": "+printable(k.Reason))
+		}
+	}); err != nil {
+		return err
+	}
+	if err := a.foot(p.Looks, "", p.Next); err != nil || len(p.Competing) == 0 {
+		return err
+	}
+	// A metric that counts held keys must not lead to an empty list without a word.
+	_, err := fmt.Fprintf(a.stdout, "%s park no key: %s\n", printable(strings.Join(p.Competing, ", ")), heldElsewhere)
+	return err
+}
+
+// heldElsewhere follows the competing relays.
+const heldElsewhere = "a key whose event failed is left out for a while and tried again by itself; see their log (event failed) and metric outbox_held_keys"

@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outbox-relay/outbox/operate"
+)
+
+func (a *app) relays() *cobra.Command {
+	var db database
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "relays",
+		Short: "List the relays that are alive, and those that ended without a word",
+		Long: `relays lists the relay processes of a table. One that stopped cleanly is forgotten; one
+that did not is shown as dead for a day.`,
+		Example: "  outbox relays\n  outbox relays --table orders.outbox_event --json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			service, done, err := a.looker(cmd, &db)
+			if err != nil {
+				return err
+			}
+			defer done()
+			list, err := service.Relays(cmd.Context(), me())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.encode(struct {
+					Relays []operate.Relay `json:"relays"`
+				}{list})
+			}
+			return a.printRelayList(list)
+		},
+	}
+	db.flags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
+	return cmd
+}
+
+func (a *app) printRelayList(list []operate.Relay) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(a.stdout, "no relay is alive, and none was seen for a day: start one with outbox relay")
+		return err
+	}
+	return a.table("RELAY\tVERSION\tALIVE\tLANES\tHELD TOPICS\tKAFKA ANSWERED\tSTARTED\tSEEN", func(w io.Writer) {
+		for _, r := range list {
+			lanes, alive := fmt.Sprint(r.Lanes), "yes"
+			if r.Competing {
+				lanes = "competes"
+			}
+			if !r.Alive {
+				alive = "dead"
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", cell(r.Name), cell(r.Version), alive, lanes, r.Holds, moment(r.ProvedAt), moment(r.StartedAt), moment(r.SeenAt))
+		}
+	})
+}

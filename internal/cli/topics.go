@@ -1,0 +1,81 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outbox-relay/outbox/operate"
+)
+
+func (a *app) topics() *cobra.Command {
+	var db database
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "topics",
+		Short: "List the topics that have events waiting, parked or dead, or cannot be published to",
+		Long: `topics counts, by topic, unpublished and dead events and parked keys, and shows what
+keeps a topic: a relay that can publish nothing to it because it is missing or
+forbidden, or an operator who has paused it. Of each kind it counts at most 50,000, the
+oldest, and says when there are more.`,
+		Example: "  outbox topics\n  outbox topics --json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			service, done, err := a.looker(cmd, &db)
+			if err != nil {
+				return err
+			}
+			defer done()
+			list, err := service.Topics(cmd.Context(), me())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return a.encode(list)
+			}
+			return a.printTopicList(list)
+		},
+	}
+	db.flags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
+	return cmd
+}
+
+func (a *app) printTopicList(list operate.TopicList) error {
+	if len(list.Topics) == 0 {
+		_, err := fmt.Fprintln(a.stdout, "no topic has events waiting, parked or dead, and none is held or paused")
+		return err
+	}
+	err := a.table("TOPIC\tPENDING\tOLDEST\tPARKED KEYS\tDEAD\tHELD OR PAUSED", func(w io.Writer) {
+		for _, t := range list.Topics {
+			fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%d\t%s\n", cell(t.Topic), t.Pending, age(t.Pending, time.Duration(t.OldestAge*float64(time.Second))), t.ParkedKeys, t.Dead, keeps(t, list.Watched))
+		}
+	})
+	if err != nil {
+		return err
+	}
+	for _, l := range list.Looks {
+		fmt.Fprintf(a.stdout, "of the %s the oldest %s are counted, there are more\n", l.What, grouped(l.Events-1))
+	}
+	return nil
+}
+
+// keeps says what keeps a topic. Without a relay nobody knows.
+func keeps(t operate.Topic, watched bool) string {
+	var parts []string
+	if t.Paused != nil {
+		parts = append(parts, fmt.Sprintf("paused by %s since %s", t.Paused.By, moment(t.Paused.Since)))
+	}
+	for _, h := range t.Holds {
+		parts = append(parts, fmt.Sprintf("%s: %s: %s", h.Relay, h.Code, h.Reason))
+	}
+	switch {
+	case len(parts) > 0:
+		return printable(strings.Join(parts, "; "))
+	case !watched:
+		return "-"
+	}
+	return "no"
+}
