@@ -290,7 +290,7 @@ func TestThousandsOfPoisonousKeysAreParkedWhileTheRequestsHang(t *testing.T) {
 func TestKeysThatAreFreeGoOutEvenWithTheOutcomeThatEndsTheTerm(t *testing.T) {
 	inWorld(t, func(w *world) {
 		r := w.relay(Config{})
-		tm := &term{Relay: r.Relay, gate: testGate(), end: func(error) {}, arrived: newSignal(), toPark: newSignal()}
+		tm := &term{Relay: r.Relay, careful: newCareful(1, 0), gate: testGate(), end: func(error) {}, arrived: newSignal(), toPark: newSignal()}
 		sent := append(fromTo(1, 1, keyA), fromTo(2, 2, keyB)...)
 		tm.gate.admit(sent)
 		tm.gate.admit(fromTo(3, 3, keyB))

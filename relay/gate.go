@@ -28,6 +28,8 @@ type gate struct {
 	keys     map[Key]*keyState
 	topics   map[string]*topicState
 	parked   map[Key]struct{}
+	// delayed are keys that wait for the next attempt with an event; may be nil.
+	delayed map[Key]struct{}
 	// requested are keys for which an operator's request is being carried out.
 	requested map[Key]struct{}
 	// paused is what operators keep back.
@@ -163,7 +165,8 @@ func (g *gate) stopped(key Key) bool {
 	_, parked := g.parked[key]
 	_, requested := g.requested[key]
 	_, paused := g.paused.keys[key]
-	return parked || requested || paused
+	_, delayed := g.delayed[key]
+	return parked || requested || paused || delayed
 }
 
 func (g *gate) topic(name string) *topicState {

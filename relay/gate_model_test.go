@@ -211,7 +211,7 @@ func (m *gateModel) resolve(os []outcome) {
 
 func (m *gateModel) settle() {
 	for _, o := range m.toPark {
-		m.gate.parkedInDatabase(o.event.Key())
+		m.gate.decided(o.event.Key())
 	}
 	m.toPark = nil
 	if len(m.unsettled) == 0 {

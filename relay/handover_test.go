@@ -207,7 +207,7 @@ func TestALaneWithASlowKeyIsNotTheOneThatIsLeft(t *testing.T) {
 // Of three lanes that were to be left one was given back, never read; it is another relay's by now.
 func TestOnlyLanesThatWereNotGivenBackAreTakenUpAgain(t *testing.T) {
 	t.Parallel()
-	s := &share{term: &term{gate: newGate(10, 1<<20, time.Now, 8, []int32{0}), toGain: newSignal()}, leaving: []int32{1, 2}, unread: []int32{2, 3}}
+	s := &share{term: &term{careful: newCareful(8, 0), gate: newGate(10, 1<<20, time.Now, 8, []int32{0}), toGain: newSignal()}, leaving: []int32{1, 2}, unread: []int32{2, 3}}
 	s.comeBack()
 	if !slices.Equal(s.gate.gained, []int32{1}) || !slices.Equal(s.gained, []int32{2}) {
 		t.Errorf("the gate gets %v, housekeeping %v; want 1 and 2", s.gate.gained, s.gained)

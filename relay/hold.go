@@ -69,12 +69,13 @@ func (g *gate) park(key Key) {
 	g.parked[key] = struct{}{}
 }
 
-// unpark lets keys go on that are no longer parked.
+// unpark lets keys go on that are no longer parked, nor wait for the next attempt.
 func (g *gate) unpark(keys ...Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, key := range keys {
 		delete(g.parked, key)
+		delete(g.delayed, key)
 		g.goOn(key)
 	}
 }

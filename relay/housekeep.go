@@ -1,7 +1,6 @@
 package relay
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,9 +11,9 @@ import (
 	"github.com/outbox-relay/outbox/internal/engine"
 )
 
-// housekeep parks keys, reads those of gained lanes, asks for missing topics, carries out what operators request, has the source watch itself, says when the brokers fall silent, and asks
+// housekeep decides on failed events, reads those of gained lanes, asks for missing topics, carries out what operators request, has the source watch itself, says when the brokers fall silent, and asks
 // them whether they are there while there is nothing to publish. It works until stop or work
-// ends, then parks what is still to be parked under finish.
+// ends, then decides on what is left under finish.
 func (t *term) housekeep(stop, work, finish context.Context) error {
 	topics := time.NewTicker(t.cfg.TopicCheckInterval)
 	defer topics.Stop()
@@ -33,9 +32,9 @@ func (t *term) housekeep(stop, work, finish context.Context) error {
 		select {
 		case <-ctx.Done():
 			<-stop.Done()
-			return errors.Join(t.parkFailed(finish), held.write(finish))
+			return errors.Join(t.decideRest(finish), held.write(finish))
 		case <-t.toPark:
-			err = t.parkFailed(finish)
+			err = t.decideFailed(finish)
 		case <-topics.C:
 			t.checkTopics(ctx)
 		case <-watch.C:
@@ -107,7 +106,7 @@ func (t *term) gain(ctx context.Context) error {
 		return nil
 	}
 	t.gate.forget(lanes)
-	if err := t.readParked(ctx, lanes); err != nil {
+	if err := errors.Join(t.readParked(ctx, lanes), t.readFailing(ctx, lanes)); err != nil {
 		return err
 	}
 	t.mu.Lock()
@@ -130,31 +129,35 @@ func (t *term) gaining() bool {
 	return len(t.gained) > 0
 }
 
-// parkFailed parks the keys of all events that have failed since the last call.
-func (t *term) parkFailed(ctx context.Context) error {
+// decideFailed decides on all events that have failed since the last call, and goes on with those whose letters were answered.
+func (t *term) decideFailed(ctx context.Context) error {
 	t.mu.Lock()
 	failed := t.failed
 	t.failed = nil
 	t.mu.Unlock()
 	for _, o := range failed {
-		if err := t.park(ctx, o); err != nil {
+		if err := t.decide(ctx, o); err != nil {
 			return err
 		}
 	}
-	return nil
+	if err := t.answerLetters(ctx); err != nil {
+		return err
+	}
+	return t.clearPublished(ctx)
 }
 
-// park writes down that the key stops at this event; in memory it has stopped already.
-func (t *term) park(ctx context.Context, o outcome) error {
-	code, reason := ReasonOf(o.err)
-	p := ParkedKey{Key: o.event.Key(), Event: o.event.Ref(), EventType: o.event.Type, Code: cmp.Or(code, "UNPUBLISHABLE"), Reason: reason}
-	if err := t.source.Park(ctx, t.keeper.current(), p); err != nil {
-		return fmt.Errorf("park key: %w", err)
+// decideRest is the last time: it waits for the letters that are on their way.
+func (t *term) decideRest(ctx context.Context) error {
+	for {
+		if err := t.decideFailed(ctx); err != nil || t.lettersOut() == 0 {
+			return err
+		}
+		select {
+		case <-t.toPark:
+		case <-ctx.Done():
+			return nil
+		}
 	}
-	t.gate.parkedInDatabase(p.Key)
-	t.cfg.Logger.Error("key parked: its events wait for an operator, the others go on", "topic", engine.Short(p.Topic), "id", p.Event.ID, "event_id", p.Event.EventID,
-		"code", p.Code, "reason", p.Reason)
-	return nil
 }
 
 // checkTopics releases the held topics that are in order again.

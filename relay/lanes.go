@@ -120,16 +120,14 @@ func (g *gate) forget(lanes []int32) {
 			delete(g.parked, key)
 		}
 	}
+	for key := range g.delayed {
+		if slices.Contains(lanes, g.lanes.of(key)) {
+			delete(g.delayed, key)
+		}
+	}
 	for key, k := range g.keys {
 		if k.outstanding == 0 && slices.Contains(lanes, g.lanes.of(key)) {
 			delete(g.keys, key)
 		}
 	}
-}
-
-// parkedInDatabase takes that a key that had stopped is parked now, for every relay to see.
-func (g *gate) parkedInDatabase(key Key) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.parking[g.lanes.of(key)]--
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/outbox-relay/outbox/internal/engine"
 )
 
 // minRead is how many events a read takes at first; reads grow while they come back full.
@@ -46,6 +48,7 @@ func (t *term) read(ctx context.Context) error {
 
 func (r *reader) turn(ctx context.Context) (done bool, err error) {
 	r.counters.lastTurn.Store(r.cfg.now().UnixNano())
+	care := r.careful.at()
 	r.readAgain()
 	if r.gate.sourcePaused() {
 		return r.restPaused(ctx)
@@ -63,6 +66,7 @@ func (r *reader) turn(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	r.average = averageSize(batch.Events, r.average)
+	r.endCare(batch, care)
 	if r.cfg.Once && !batch.Walking {
 		return r.awaitSettled(ctx)
 	}
@@ -95,6 +99,16 @@ func (r *reader) restPaused(ctx context.Context) (done bool, err error) {
 
 // pausedTurn is how often the loop shows that it is alive while there is nothing to do.
 const pausedTurn = time.Second
+
+// endCare tells that what was unpublished in the lanes that need care has come by, all that this relay had when the turn began.
+func (r *reader) endCare(batch Batch, version int) {
+	if batch.Walking || !r.careful.active.Load() || r.gaining() {
+		return
+	}
+	if released, _ := r.gate.rest(); !released {
+		r.careful.reached(version)
+	}
+}
 
 // rereadInterval keeps events that come back again and again from being sent in a tight loop; what is released meanwhile is read in one pass.
 const rereadInterval = 50 * time.Millisecond
@@ -255,6 +269,7 @@ func (r *reader) awaitRoom(ctx context.Context) {
 func (r *reader) awaitSettled(ctx context.Context) (done bool, err error) {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
+	var deciding time.Time
 	for ctx.Err() == nil {
 		free := r.lanesFree() // asked first: a lane that was taken is to be read before it stops being free
 		gaining := r.gaining() || free
@@ -262,8 +277,19 @@ func (r *reader) awaitSettled(ctx context.Context) (done bool, err error) {
 		if released && r.untilReread() <= 0 {
 			return false, nil
 		}
-		if !gaining && !released && inFlight == 0 {
+		// A key may go on behind an event of which is still to be decided.
+		open := r.cfg.givesUp() && r.gate.undecided() > 0
+		if !gaining && !released && inFlight == 0 && !open {
 			return true, nil
+		}
+		now := r.cfg.now()
+		switch {
+		case !open:
+			deciding = time.Time{}
+		case deciding.IsZero():
+			deciding = now
+		case now.Sub(deciding) > 2*r.cfg.StallTimeout:
+			return false, &stopError{fmt.Errorf("failed events could not be given up for %s: does the dead-letter topic take anything, and the database?", engine.Rounded(now.Sub(deciding)))}
 		}
 		if s := r.gate.silentFor(); s > 2*r.cfg.StallTimeout {
 			return false, &stopError{fmt.Errorf("Kafka has acknowledged nothing for %s: are the brokers reachable, and enough replicas in sync?", s.Round(time.Second))}

@@ -11,6 +11,12 @@ import (
 
 // publish hands events over; what becomes of them arrives at the resolve loop.
 func (t *term) publish(events []*Event) {
+	if t.careful.active.Load() {
+		events = t.careful.take(events)
+	}
+	if len(events) == 0 {
+		return
+	}
 	t.cfg.step("publish")
 	t.publisher.Publish(events, t.done)
 }
@@ -54,6 +60,9 @@ func (t *term) resolve() {
 		t.cfg.step("acked")
 	}
 	t.settler.add(v.acked)
+	if t.attempts.acked(v.acked) {
+		t.toPark.set()
+	}
 	t.unknown += v.unknowns
 	if len(v.ready) > 0 {
 		t.publish(v.ready)
@@ -83,7 +92,7 @@ func (t *term) count(outcomes []outcome, acked int) {
 	}
 }
 
-// stopKeys leaves failed events to the housekeeping, which writes down that their keys are parked.
+// stopKeys leaves failed events to the housekeeping, which decides what becomes of them.
 func (t *term) stopKeys(failed []outcome) {
 	if len(failed) == 0 {
 		return

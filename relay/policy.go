@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -141,6 +142,21 @@ func (c *Config) policyOf(topic string) Policy {
 		}
 	}
 	return Policy{}.withDefaults()
+}
+
+// givesUp tells that a key may go on behind an event that has failed.
+func (c *Config) givesUp() bool {
+	return slices.ContainsFunc(c.Policies, func(p Policy) bool { return p.OnFailure != Park })
+}
+
+// letterTopics are the dead-letter topics that do not depend on an event.
+func (c *Config) letterTopics() (topics []string) {
+	for _, p := range c.Policies {
+		if t := p.DeadLetterTopic; t != "" && !strings.Contains(t, topicPlaceholder) && !slices.Contains(topics, t) {
+			topics = append(topics, t)
+		}
+	}
+	return topics
 }
 
 // matches tells whether a pattern of * and ? is a name's. A step back goes to the last * only, so that no pattern takes long.

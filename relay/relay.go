@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -17,11 +18,13 @@ import (
 type Relay struct {
 	source    Source
 	publisher Publisher
-	cfg       Config
-	owner     Owner
-	silence   time.Duration
-	settler   *settler
-	counters  counters
+	// letterer is the publisher; nil when it sends no letters.
+	letterer Letterer
+	cfg      Config
+	owner    Owner
+	silence  time.Duration
+	settler  *settler
+	counters counters
 	// info is what the source said when the current term began; written and read by the goroutine of Run.
 	info SourceInfo
 	// reason is why the relay has not started yet.
@@ -61,6 +64,10 @@ func New(source Source, publisher Publisher, cfg Config) (*Relay, error) {
 	if err := cfg.validate(publisher.MaxDelay()); err != nil {
 		return nil, fmt.Errorf("relay configuration: %w", err)
 	}
+	letterer, _ := publisher.(Letterer)
+	if letterer == nil && slices.ContainsFunc(cfg.Policies, func(p Policy) bool { return p.DeadLetterTopic != "" }) {
+		return nil, errors.New("relay configuration: a policy has a dead-letter topic, and the publisher is no Letterer")
+	}
 	id, err := uuid.NewRandom()
 	if err != nil {
 		return nil, fmt.Errorf("draw owner id: %w", err)
@@ -68,6 +75,7 @@ func New(source Source, publisher Publisher, cfg Config) (*Relay, error) {
 	return &Relay{
 		source:    source,
 		publisher: publisher,
+		letterer:  letterer,
 		cfg:       cfg,
 		owner:     Owner{ID: id, Name: cfg.Name, Version: cfg.Version},
 		silence:   engine.Silence(cfg.LeaseTTL, publisher.MaxDelay()),

@@ -125,6 +125,7 @@ func (s *share) leave(held []int32, n int, now time.Time) {
 		s.stay(slow, now)
 		return
 	}
+	defer func() { s.giveBackUntried(lanes) }()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.leaving, s.until = lanes, now.Add(min(s.cfg.DrainTimeout, leaveLimit))
@@ -156,6 +157,7 @@ func (s *share) take(ctx context.Context) error {
 	s.mu.Lock()
 	s.gained = append(s.gained, gained...)
 	s.mu.Unlock()
+	s.careful.add(now.Abandoned)
 	s.keeper.adopt(now)
 	s.noteLanes(now)
 	if len(gained) == 0 {

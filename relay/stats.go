@@ -37,21 +37,25 @@ type Stats struct {
 	// LastAck is when Kafka acknowledged something last; zero if never. LastTurn is when the reader's loop turned last: every
 	// second or PollInterval, whichever is longer, while the relay works.
 	LastAck, LastTurn time.Time
-	// Stalled tells that events are outstanding and none was acknowledged for StallTimeout.
+	// Silent is how long events have been outstanding without any answer of Kafka; 0 while none are outstanding. Stalled tells that it is StallTimeout or more.
+	Silent  time.Duration
 	Stalled bool
+	// Dead counts events that this relay has moved to the dead ones by policy. DelayedKeys is how many keys wait for the next attempt with an event.
+	Dead        int64
+	DelayedKeys int
 	// LastError is what ended the last term; nil when the relay works.
 	LastError error
 }
 
 type counters struct {
-	published, settled, foreign, unsettled, sweepFinds atomic.Int64
-	errors                                             [ClassUnknown + 1]atomic.Int64
-	openWriters                                        atomic.Int64
-	lastAck, lastTurn                                  atomic.Int64
-	gate                                               atomic.Pointer[gate]
-	lanes                                              atomic.Int64
-	waiting                                            atomic.Pointer[string]
-	lastError                                          atomic.Pointer[error]
+	published, settled, foreign, unsettled, sweepFinds, dead atomic.Int64
+	errors                                                   [ClassUnknown + 1]atomic.Int64
+	openWriters                                              atomic.Int64
+	lastAck, lastTurn                                        atomic.Int64
+	gate                                                     atomic.Pointer[gate]
+	lanes                                                    atomic.Int64
+	waiting                                                  atomic.Pointer[string]
+	lastError                                                atomic.Pointer[error]
 }
 
 // Stats may be called from any goroutine, at any time.
@@ -63,6 +67,7 @@ func (r *Relay) Stats() Stats {
 		ForeignSettles: c.foreign.Load(),
 		Unsettled:      c.unsettled.Load(),
 		SweepFinds:     c.sweepFinds.Load(),
+		Dead:           c.dead.Load(),
 		Errors:         map[Class]int64{},
 		OpenWriters:    int(c.openWriters.Load()),
 		Leading:        c.lanes.Load() > 0,
@@ -84,7 +89,9 @@ func (r *Relay) Stats() Stats {
 		s.ParkedKeys = g.parkedKeys()
 		s.HeldTopics = g.topicErrors()
 		s.Paused, s.PausedTopics, s.PausedKeys = g.pausedNow()
-		s.Stalled = g.silentFor() >= r.cfg.StallTimeout
+		s.Silent = g.silentFor()
+		s.Stalled = s.Silent >= r.cfg.StallTimeout
+		s.DelayedKeys = g.delayedKeys()
 	}
 	return s
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,8 +21,11 @@ type term struct {
 
 	mu       sync.Mutex
 	outcomes []outcome
-	// failed are events whose keys have stopped and are to be parked.
+	// failed are events whose keys have stopped and of which is to be decided.
 	failed []outcome
+	// letters counts those that have no outcome; answers are the outcomes of others.
+	letters int
+	answers []answered
 	// gained are lanes that were claimed and whose parked keys are to be read.
 	gained []int32
 	// undecided are topics that stopped before the source's first publication; the goroutine of the outcomes alone touches it.
@@ -31,6 +35,8 @@ type term struct {
 	// begun tells that the term reads and publishes; published is how much the relay had published before.
 	begun     atomic.Bool
 	published int64
+	attempts  attempts
+	careful   *careful
 	// stopping tells that lanes are neither taken nor left any more.
 	stopping atomic.Bool
 	// free is how many lanes nobody had at the last look; negative before the first.
@@ -59,6 +65,8 @@ func (r *Relay) lead(ctx context.Context, claim Claim, sent time.Time) error {
 
 		pausesKnown: make(chan struct{}),
 	}
+	t.careful = newCareful(r.info.Lanes, r.cfg.MaxInFlight)
+	t.careful.add(claim.Abandoned)
 	t.free.Store(-1)
 	t.requested.set()
 	t.noteLanes(claim)
@@ -89,6 +97,7 @@ func (t *term) run(ctx, work context.Context) error {
 	finish, cut := context.WithCancel(context.WithoutCancel(work))
 	defer cut()
 	resolving := t.spawn(finish, t.resolveLoop)
+	trying := t.spawn(finish, func(stop context.Context) error { return t.publishCarefully(stop, finish) })
 	settling := t.spawn(finish, func(stop context.Context) error { return t.settler.run(stop, finish, t.settled) })
 	housekeeping := t.spawn(finish, func(stop context.Context) error { return t.housekeep(stop, work, finish) })
 
@@ -102,6 +111,7 @@ func (t *term) run(ctx, work context.Context) error {
 	t.drain()
 	rest := max(deadline.Sub(t.cfg.now()), min(settleGrace, t.cfg.DrainTimeout))
 	defer time.AfterFunc(rest, cut).Stop()
+	trying.finish()
 	resolving.finish()
 	settling.finish()
 	housekeeping.finish()
@@ -169,6 +179,9 @@ func (t *term) begin(ctx, work context.Context, lanes []int32) error {
 	if err := t.readParked(opening, lanes); err != nil {
 		return err
 	}
+	if err := t.readFailing(opening, lanes); err != nil {
+		return err
+	}
 	if err := t.readPauses(opening); err != nil {
 		return err
 	}
@@ -222,15 +235,16 @@ func (t *term) settleEarlier(ctx context.Context) error {
 
 // requireTopics fails while a topic that the configuration names is missing.
 func (t *term) requireTopics(ctx context.Context) error {
-	if len(t.cfg.Topics) == 0 || t.opened {
+	names := slices.Concat(t.cfg.Topics, t.cfg.letterTopics())
+	if len(names) == 0 || t.opened {
 		return nil
 	}
-	found, err := t.publisher.CheckTopics(ctx, t.cfg.Topics)
+	found, err := t.publisher.CheckTopics(ctx, names)
 	if err != nil {
 		return fmt.Errorf("check topics: %w", err)
 	}
 	var missing []error
-	for _, name := range t.cfg.Topics {
+	for _, name := range names {
 		if found[name] != nil {
 			missing = append(missing, found[name])
 		}
@@ -245,6 +259,7 @@ func (t *term) requireTopics(ctx context.Context) error {
 // destroyed, so that it cannot take effect later than the lease lasts.
 func (t *term) drain() {
 	t.gate.close()
+	t.giveBack(t.careful.close())
 	deadline := time.NewTimer(t.cfg.DrainTimeout)
 	defer deadline.Stop()
 	for {

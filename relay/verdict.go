@@ -14,7 +14,7 @@ type verdict struct {
 	ready []*Event
 	// acked are in Kafka: they are to be settled.
 	acked []Ref
-	// failed are to be parked.
+	// failed are to be decided on.
 	failed []outcome
 	// heldTopics are the topics that stopped with this batch.
 	heldTopics map[string]error

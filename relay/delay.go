@@ -1,0 +1,48 @@
+package relay
+
+// Keys that wait for the next attempt with the event that stops them. They are held like parked ones, and go on by themselves.
+
+// delay lets a key wait, which may have stopped before.
+func (g *gate) delay(key Key) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.parked, key)
+	if g.delayed == nil {
+		g.delayed = map[Key]struct{}{}
+	}
+	g.delayed[key] = struct{}{}
+}
+
+// hasten lets a key go on that waits; one that does not is left as it is.
+func (g *gate) hasten(key Key) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if _, waits := g.delayed[key]; !waits {
+		return
+	}
+	delete(g.delayed, key)
+	g.goOn(key)
+}
+
+func (g *gate) delayedKeys() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.delayed)
+}
+
+// undecided is how many keys have stopped of which the database does not know yet.
+func (g *gate) undecided() (n int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, keys := range g.parking {
+		n += keys
+	}
+	return n
+}
+
+// decided takes that the database knows what becomes of a key that had stopped, for every relay to see.
+func (g *gate) decided(key Key) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.parking[g.lanes.of(key)]--
+}

@@ -1,0 +1,282 @@
+package relay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/outbox-relay/outbox/internal/engine"
+)
+
+// What becomes of a failed event. Its key has stopped in memory already; housekeeping decides, and writes it down:
+//
+//	failed ──▶ another attempt? ──yes──▶ the key waits for it ──▶ tried again
+//	                  │ no
+//	                  ▼
+//	           park: the key waits for an operator
+//	           dead-letter, skip: ──▶ letter acknowledged, if there is a topic for it ──▶ moved to the dead events, the key goes on
+//
+// A crash on the way repeats the step, from the attempt on.
+
+// attempts is what a term knows of the records of its lanes' events.
+type attempts struct {
+	mu sync.Mutex
+	// made is how often each event has failed that has a record.
+	made map[Ref]int
+	// due is when to look for events whose time has come; zero while none waits.
+	due time.Time
+	// published have a record, and are in Kafka.
+	published []Ref
+}
+
+// failed counts one more failure.
+func (a *attempts) failed(ref Ref) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.know(ref, a.made[ref]+1)
+	return a.made[ref]
+}
+
+func (a *attempts) know(ref Ref, made int) {
+	if a.made == nil {
+		a.made = map[Ref]int{}
+	}
+	a.made[ref] = made
+}
+
+// lookAt has the database asked at the time, or before.
+func (a *attempts) lookAt(at time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.due.IsZero() || at.Before(a.due) {
+		a.due = at
+	}
+}
+
+// takeDue tells whether it is time to look.
+func (a *attempts) takeDue(now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.due.IsZero() || now.Before(a.due) {
+		return false
+	}
+	a.due = time.Time{}
+	return true
+}
+
+// acked notes which of the events have a record that is to go.
+func (a *attempts) acked(refs []Ref) (any bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.made) == 0 {
+		return false
+	}
+	for _, ref := range refs {
+		if _, has := a.made[ref]; has {
+			delete(a.made, ref)
+			a.published = append(a.published, ref)
+		}
+	}
+	return len(a.published) > 0
+}
+
+func (a *attempts) takePublished() []Ref {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	p := a.published
+	a.published = nil
+	return p
+}
+
+func (a *attempts) forget(ref Ref) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.made, ref)
+}
+
+// readFailing takes in the records of lanes that are gained.
+func (t *term) readFailing(ctx context.Context, lanes []int32) error {
+	records, err := t.source.Failing(ctx, lanes)
+	if err != nil {
+		return fmt.Errorf("read failed events: %w", err)
+	}
+	for _, r := range records {
+		t.attempts.mu.Lock()
+		t.attempts.know(r.Event, r.Attempts)
+		t.attempts.mu.Unlock()
+		if r.Waits {
+			t.gate.delay(r.Key)
+			t.attempts.lookAt(t.cfg.now().Add(r.In))
+		}
+		if r.Crashes > 0 {
+			t.careful.suspect(r)
+		}
+	}
+	return nil
+}
+
+// decide does what the policy says of a failed event.
+func (t *term) decide(ctx context.Context, o outcome) error {
+	code, reason := ReasonOf(o.err)
+	f := FailedEvent{Key: o.event.Key(), Event: o.event.Ref(), EventType: o.event.Type, Code: cmp.Or(code, "UNPUBLISHABLE"), Reason: reason}
+	if f.Code == CodeCrashLoop {
+		return t.park(ctx, f)
+	}
+	p, made := t.cfg.policyOf(f.Topic), t.attempts.failed(f.Event)
+	switch most := p.attempts(o.err); {
+	case made < most:
+		return t.retryLater(ctx, f, made, most, p.backoff(made, t.cfg.jitter))
+	case p.OnFailure == Park:
+		return t.park(ctx, f)
+	case p.DeadLetterTopic != "":
+		t.post(letter{f, Letter{Topic: p.letterTopic(f.Topic), Event: o.event, Code: f.Code, Reason: f.Reason, Attempts: made, At: t.cfg.now()}})
+		return nil
+	case p.OnFailure == Skip:
+		f.Reason = "skipped by policy: " + f.Reason
+	}
+	return t.bury(ctx, f)
+}
+
+// retryLater lets the key wait for the event's next attempt.
+func (t *term) retryLater(ctx context.Context, f FailedEvent, made, most int, wait time.Duration) error {
+	if err := t.source.Retry(ctx, t.keeper.current(), f, wait); err != nil {
+		return fmt.Errorf("write down failed event: %w", err)
+	}
+	t.gate.delay(f.Key)
+	t.gate.decided(f.Key)
+	t.attempts.lookAt(t.cfg.now().Add(wait))
+	t.cfg.Logger.Warn("event failed, it is tried again: its key waits, the others go on", "topic", engine.Short(f.Topic), "id", f.Event.ID, "event_id", f.Event.EventID,
+		"code", f.Code, "reason", f.Reason, "attempt", made, "of", most, "again_in", engine.Rounded(wait).String())
+	return nil
+}
+
+// tryAgain lets the keys go on whose events' time has come. The database decides that; this process's clock says only when to ask.
+func (t *term) tryAgain(ctx context.Context) error {
+	now := t.cfg.now()
+	if t.gate.delayedKeys() == 0 || !t.attempts.takeDue(now) {
+		return nil
+	}
+	due, err := t.source.Due(ctx, t.keeper.current())
+	if err != nil {
+		return fmt.Errorf("look for events to be tried again: %w", err)
+	}
+	for _, f := range due {
+		t.gate.hasten(f.Key)
+	}
+	if t.gate.delayedKeys() > 0 {
+		t.attempts.lookAt(now.Add(t.cfg.LookInterval))
+	}
+	return nil
+}
+
+// clearPublished removes the records of events that are in Kafka.
+func (t *term) clearPublished(ctx context.Context) error {
+	published := t.attempts.takePublished()
+	if len(published) == 0 {
+		return nil
+	}
+	if err := t.source.Clear(ctx, published, nil); err != nil {
+		return fmt.Errorf("forget failed attempts: %w", err)
+	}
+	return nil
+}
+
+// park writes down that the key stops at this event.
+func (t *term) park(ctx context.Context, f FailedEvent) error {
+	p := ParkedKey{Key: f.Key, Event: f.Event, EventType: f.EventType, Code: f.Code, Reason: f.Reason}
+	if err := t.source.Park(ctx, t.keeper.current(), p); err != nil {
+		return fmt.Errorf("park key: %w", err)
+	}
+	t.gate.decided(p.Key)
+	t.cfg.Logger.Error("key parked: its events wait for an operator, the others go on", "topic", engine.Short(p.Topic), "id", p.Event.ID, "event_id", p.Event.EventID,
+		"code", p.Code, "reason", p.Reason)
+	return nil
+}
+
+// bury moves the event to the dead ones, and its key goes on behind it. What the database refuses stops the key after all.
+func (t *term) bury(ctx context.Context, f FailedEvent) error {
+	_, err := t.source.Bury(ctx, t.keeper.current(), DeadEvent{f, "relay " + t.owner.Name})
+	var refused *RefusedError
+	if errors.As(err, &refused) {
+		f.Reason = fmt.Sprintf("%s; it should be moved to the dead events, and cannot be: %v", f.Reason, refused)
+		return t.park(ctx, f)
+	}
+	if err != nil {
+		return fmt.Errorf("bury event: %w", err)
+	}
+	t.attempts.forget(f.Event)
+	t.counters.dead.Add(1)
+	t.cfg.Logger.Error("event given up: it is with the dead ones, its key goes on", "topic", engine.Short(f.Topic), "id", f.Event.ID, "event_id", f.Event.EventID,
+		"code", f.Code, "reason", f.Reason)
+	t.gate.decided(f.Key)
+	t.gate.unpark(f.Key)
+	return nil
+}
+
+// letter is a letter on its way, with what it is about.
+type letter struct {
+	FailedEvent
+	Letter
+}
+
+// answered is a letter's outcome.
+type answered struct {
+	letter
+	err error
+}
+
+// post sends a letter; what becomes of it arrives in housekeeping.
+func (t *term) post(l letter) {
+	t.mu.Lock()
+	t.letters++
+	t.mu.Unlock()
+	t.letterer.PublishLetter(l.Letter, func(err error) {
+		t.mu.Lock()
+		t.letters--
+		t.answers = append(t.answers, answered{l, err})
+		t.mu.Unlock()
+		t.toPark.set()
+	})
+}
+
+// lettersOut is how many letters are not done with.
+func (t *term) lettersOut() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.letters + len(t.answers)
+}
+
+// answerLetters goes on with the events whose letters have an outcome.
+func (t *term) answerLetters(ctx context.Context) error {
+	t.mu.Lock()
+	answers := t.answers
+	t.answers = nil
+	t.mu.Unlock()
+	for _, a := range answers {
+		if err := t.answerLetter(ctx, a); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *term) answerLetter(ctx context.Context, a answered) error {
+	f := a.FailedEvent
+	if a.err == nil {
+		return t.bury(ctx, f)
+	}
+	switch ClassOf(a.err) {
+	case ClassHeld:
+		t.post(a.letter)
+		return nil
+	case ClassEvent, ClassTopic:
+		code, reason := ReasonOf(a.err)
+		f.Reason = fmt.Sprintf("%s; it should go to the dead-letter topic %s, which does not take it: %s: %s", f.Reason, engine.Short(a.Letter.Topic), code, reason)
+		return t.park(ctx, f)
+	}
+	// As with an event: the client is gone, and the term with it.
+	return fmt.Errorf("publish to a dead-letter topic: %w", a.err)
+}
