@@ -157,3 +157,53 @@ func (s *fakeSource) Clear(ctx context.Context, published, survived []Ref) error
 		return nil
 	})
 }
+
+// fakeLetters is what a fakePublisher does with letters.
+type fakeLetters struct {
+	// failLetter is a letter's failure, if not nil; holdLetter is what its outcome waits for; nil: nothing.
+	failLetter func(Letter) error
+	holdLetter <-chan struct{}
+	letters    []Letter
+}
+
+var _ Letterer = (*fakePublisher)(nil)
+
+func (p *fakePublisher) PublishLetter(l Letter, done func(error)) {
+	p.mu.Lock()
+	c := p.client
+	p.mu.Unlock()
+	c.keys.Go(func() {
+		select {
+		case <-p.held():
+		case <-c.closed:
+			done(errNoClient)
+			return
+		}
+		err := p.kafka.check(l.Topic)
+		if p.failLetter != nil {
+			err = p.failLetter(l)
+		}
+		if err == nil {
+			p.mu.Lock()
+			p.letters = append(p.letters, l)
+			p.mu.Unlock()
+		}
+		done(err)
+	})
+}
+
+// held is closed when letters may have their outcomes.
+func (p *fakePublisher) held() <-chan struct{} {
+	if p.holdLetter != nil {
+		return p.holdLetter
+	}
+	open := make(chan struct{})
+	close(open)
+	return open
+}
+
+func (p *fakePublisher) sent() []Letter {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.letters)
+}

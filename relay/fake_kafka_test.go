@@ -64,6 +64,7 @@ var _ Publisher = (*fakePublisher)(nil)
 
 // fakePublisher publishes to a fakeKafka; each key of a call on a goroutine of its own.
 type fakePublisher struct {
+	fakeLetters
 	kafka    *fakeKafka
 	maxDelay time.Duration
 	// hold returns what an event's answer waits for; nil: nothing.

@@ -46,7 +46,7 @@ func (t *term) housekeep(stop, work, finish context.Context) error {
 		case <-notes.C:
 			silent = t.noteSilence(silent)
 			probe.ask(ctx)
-			err = held.write(ctx)
+			err = errors.Join(t.tryAgain(ctx), held.write(ctx))
 		}
 		if err != nil && ctx.Err() == nil {
 			return err
