@@ -14,7 +14,7 @@ import (
 // has not given it back is therefore published with care: before anything is made of some events, it is written down that they were tried, and taken back when the relay
 // has outlived it. Events of which that was never taken back go alone, and after too many of those deaths the event's key is parked.
 //
-// Care ends with the walk through what was unpublished when the lane was taken, or after as many events as the owner before can have had in flight. A relay that takes
+// Care ends when what was unpublished when the lane was taken is done with, or after as many events as the owner before can have had in flight. A relay that takes
 // lanes which were given back pays nothing.
 
 const (
@@ -41,10 +41,8 @@ type careful struct {
 	version int
 	// left is how many events there are to come before care ends in any case.
 	left, limit int
-	// walked tells that all that was unpublished when the lanes were taken has come by.
-	walked bool
-	closed bool
-	queue  []*Event
+	closed      bool
+	queue       []*Event
 	// trying counts the events of a key that were sent and have no outcome. failed are keys of which one has failed: what is queued of them is not sent.
 	trying map[Key]int
 	failed map[Key]struct{}
@@ -64,7 +62,7 @@ func (c *careful) add(lanes []int32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.lanes.add(lanes)
-	c.left, c.walked = c.limit, false
+	c.left = c.limit
 	c.version++
 	c.active.Store(true)
 }
@@ -98,30 +96,31 @@ func (c *careful) take(events []*Event) (others []*Event) {
 	return others
 }
 
-// at is the lanes' version, for reached.
+// at is the lanes' version, for end.
 func (c *careful) at() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.version
 }
 
-// reached takes that the walk through the lanes of that version has come to its end.
-func (c *careful) reached(version int) {
+// end ends the care for the lanes of that version: all that was unpublished when they were taken is done with. What is queued is still tried with care.
+func (c *careful) end(version int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.version == version {
-		c.walked = true
-		c.endIfDone()
+		c.left = 0
+		c.rest()
 	}
 }
 
-// endIfDone ends the care when there is nothing more to be expected. What is queued is still tried with care.
-func (c *careful) endIfDone() {
-	if len(c.queue) == 0 && c.walked || c.left <= 0 {
-		c.lanes = newLaneSet(len(c.lanes.held), nil)
-		if len(c.queue) == 0 {
-			c.active.Store(false)
-		}
+// rest takes no more when no more events are to come.
+func (c *careful) rest() {
+	if c.left > 0 {
+		return
+	}
+	c.lanes = newLaneSet(len(c.lanes.held), nil)
+	if len(c.queue) == 0 {
+		c.active.Store(false)
 	}
 }
 
@@ -238,7 +237,7 @@ func (c *careful) survived(events []*Event) {
 	for _, e := range events {
 		delete(c.crashes, e.Ref())
 	}
-	c.endIfDone()
+	c.rest()
 }
 
 var errBehind = &PublishError{Class: ClassHeld, Code: "HELD_BEHIND_ANOTHER", Err: errors.New("not sent: an earlier event of its key failed, or its lane is given back")}
@@ -247,6 +246,34 @@ var errBehind = &PublishError{Class: ClassHeld, Code: "HELD_BEHIND_ANOTHER", Err
 func (t *term) giveBack(events []*Event) {
 	for _, e := range events {
 		t.done(e, errBehind)
+	}
+}
+
+// care is what the reader knows of the lanes that need care.
+type care struct {
+	version int
+	// walked tells that all that was unpublished when the lanes were taken was read, left what of it is in flight.
+	walked bool
+	left   []Ref
+}
+
+// endCare ends the care when what was unpublished in the lanes is done with, all that this relay had when the turn began.
+func (r *reader) endCare(batch Batch, version int) {
+	if !r.careful.active.Load() {
+		return
+	}
+	if version != r.care.version {
+		r.care = care{version: version}
+	}
+	if !r.care.walked {
+		released, _ := r.gate.rest()
+		if batch.Walking || released || r.gaining() {
+			return
+		}
+		r.care.walked, r.care.left = true, r.gate.refs()
+	}
+	if r.care.left = slices.DeleteFunc(r.care.left, func(ref Ref) bool { return !r.gate.flies(ref) }); len(r.care.left) == 0 {
+		r.careful.end(version)
 	}
 }
 

@@ -89,7 +89,7 @@ func TestLanesThatWereGivenBackCostNoCare(t *testing.T) {
 func TestCareEndsAndLeavesNothingBehind(t *testing.T) {
 	inWorld(t, func(w *world) {
 		deadly := w.table.insert(keyA)
-		w.mortal(Config{Name: "first"}, deadly).start()
+		<-w.mortal(Config{Name: "first"}, deadly).start().ended
 		w.table.insertMany(1000, spread(20))
 		second := w.relay(Config{Name: "second"})
 		var begun atomic.Int64
@@ -128,7 +128,7 @@ func TestCareEndsAndLeavesNothingBehind(t *testing.T) {
 func TestOutageSpendsNoAttemptOfWhatIsTriedWithCare(t *testing.T) {
 	inWorld(t, func(w *world) {
 		deadly := w.table.insert(keyA)
-		w.mortal(Config{Name: "first"}, deadly).start()
+		<-w.mortal(Config{Name: "first"}, deadly).start().ended
 		events := w.table.insertMany(400, spread(4))
 		answer := newHeld()
 		second := w.relay(Config{Name: "second"})
@@ -160,7 +160,7 @@ func TestOutageSpendsNoAttemptOfWhatIsTriedWithCare(t *testing.T) {
 func TestFailureUnderCareIsOneAttempt(t *testing.T) {
 	inWorld(t, func(w *world) {
 		deadly := w.table.insert(keyB)
-		w.mortal(Config{Name: "first"}, deadly).start()
+		<-w.mortal(Config{Name: "first"}, deadly).start().ended
 		events := w.table.insertMany(120, func(int) Key { return keyA })
 		bad := events[10]
 		second := w.relay(Config{Name: "second"})
@@ -181,8 +181,8 @@ func TestFailureUnderCareIsOneAttempt(t *testing.T) {
 func TestStopGivesBackWhatWaitsForCare(t *testing.T) {
 	inWorld(t, func(w *world) {
 		deadly := w.table.insert(keyA)
-		w.mortal(Config{Name: "first"}, deadly).start()
-		w.table.insertMany(2000, spread(50))
+		<-w.mortal(Config{Name: "first"}, deadly).start().ended
+		w.table.insertMany(2000, spread(2000))
 		second := w.relay(Config{Name: "second"})
 		second.publisher.latency = func(*Event) time.Duration { return 100 * time.Millisecond }
 		second.start()
@@ -210,7 +210,7 @@ func TestDatabaseErrorsUnderCareLoseNothing(t *testing.T) {
 			t.Run(when+" "+op, func(t *testing.T) {
 				inWorld(t, func(w *world) {
 					deadly := w.table.insert(keyA)
-					w.mortal(Config{Name: "first"}, deadly).start()
+					<-w.mortal(Config{Name: "first"}, deadly).start().ended
 					w.table.insertMany(500, spread(5))
 					second := w.relay(Config{Name: "second"})
 					if when == "before" {

@@ -46,3 +46,22 @@ func (g *gate) decided(key Key) {
 	defer g.mu.Unlock()
 	g.parking[g.lanes.of(key)]--
 }
+
+// refs are the events that are in flight and will not stay so; flies tells whether one still is.
+func (g *gate) refs() (refs []Ref) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for ref, f := range g.inFlight {
+		if !f.settled && !f.stuck {
+			refs = append(refs, ref)
+		}
+	}
+	return refs
+}
+
+func (g *gate) flies(ref Ref) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	f, ok := g.inFlight[ref]
+	return ok && !f.settled && !f.stuck
+}

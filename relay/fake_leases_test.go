@@ -285,6 +285,11 @@ func (s *fakeSource) carryOut(r fakeRequest, done *Carried) {
 	p, parked := f.parked[r.key]
 	switch r.verb {
 	case "retry":
+		for _, failing := range f.failing {
+			if failing.Key == r.key && !failing.due.IsZero() {
+				failing.due, parked = time.Now(), true
+			}
+		}
 	case "discard":
 		if parked {
 			f.row(p.Event).published = true

@@ -25,6 +25,7 @@ type reader struct {
 	full      time.Time
 	published int64
 	patience  time.Duration
+	care      care
 	// choked tells that it was said that nothing is read any more.
 	choked bool
 }
@@ -48,7 +49,7 @@ func (t *term) read(ctx context.Context) error {
 
 func (r *reader) turn(ctx context.Context) (done bool, err error) {
 	r.counters.lastTurn.Store(r.cfg.now().UnixNano())
-	care := r.careful.at()
+	version := r.careful.at()
 	r.readAgain()
 	if r.gate.sourcePaused() {
 		return r.restPaused(ctx)
@@ -66,7 +67,7 @@ func (r *reader) turn(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	r.average = averageSize(batch.Events, r.average)
-	r.endCare(batch, care)
+	r.endCare(batch, version)
 	if r.cfg.Once && !batch.Walking {
 		return r.awaitSettled(ctx)
 	}
@@ -99,16 +100,6 @@ func (r *reader) restPaused(ctx context.Context) (done bool, err error) {
 
 // pausedTurn is how often the loop shows that it is alive while there is nothing to do.
 const pausedTurn = time.Second
-
-// endCare tells that what was unpublished in the lanes that need care has come by, all that this relay had when the turn began.
-func (r *reader) endCare(batch Batch, version int) {
-	if batch.Walking || !r.careful.active.Load() || r.gaining() {
-		return
-	}
-	if released, _ := r.gate.rest(); !released {
-		r.careful.reached(version)
-	}
-}
 
 // rereadInterval keeps events that come back again and again from being sent in a tight loop; what is released meanwhile is read in one pass.
 const rereadInterval = 50 * time.Millisecond
