@@ -42,7 +42,7 @@ WITH wanted AS MATERIALIZED (
     ORDER BY id
 ), target AS MATERIALIZED (
     SELECT w.*,
-        (SELECT f.attempts FROM outbox.failure f WHERE f.source = $1 AND f.id = w.id AND f.event_id = w.event_id) AS before,
+        (SELECT f.attempts - f.crashes FROM outbox.failure f WHERE f.source = $1 AND f.id = w.id AND f.event_id = w.event_id) AS before,
         (SELECT p.code || ': ' || p.reason FROM outbox.parked_key p
          WHERE p.source = $1 AND p.key_hash = w.hash AND p.id = w.id AND p.event_id = w.event_id) AS stop
     FROM wanted w JOIN %[1]s t ON t.id = w.id AND (t.event_id = w.event_id) IS TRUE

@@ -1,0 +1,300 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/outbox-relay/outbox/relay"
+)
+
+func failed(key relay.Key, ref relay.Ref, code string) relay.FailedEvent {
+	return relay.FailedEvent{Key: key, Event: ref, EventType: "order.changed.v1", Code: code, Reason: "because of " + code}
+}
+
+func failing(t *testing.T, s *Source) []relay.Failing {
+	t.Helper()
+	all, err := s.Failing(t.Context(), allLanes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+func retry(t *testing.T, s *Source, c relay.Claim, e relay.FailedEvent, wait time.Duration) {
+	t.Helper()
+	if err := s.Retry(t.Context(), c, e, wait); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func due(t *testing.T, s *Source, c relay.Claim) (ids []int64) {
+	t.Helper()
+	all, err := s.Due(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range all {
+		ids = append(ids, f.Event.ID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+func TestAttemptsAreKeptWithFirstAndLastErrorAndTheNextTime(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	c := claim(t, s, owner("a"))
+	ref := insert(t, db, orders, 1)[0]
+	retry(t, s, c, failed(orders, ref, "FIRST"), time.Hour)
+	retry(t, s, c, failed(orders, ref, "SECOND"), time.Hour)
+	got := failing(t, s)
+	if len(got) != 1 || got[0].Key != orders || got[0].Event != ref || got[0].Attempts != 2 || got[0].Crashes != 0 || !got[0].Waits ||
+		got[0].In < 59*time.Minute || got[0].In > time.Hour {
+		t.Errorf("records: %+v", got)
+	}
+	park(t, s, c, relay.ParkedKey{Key: orders, Event: ref, EventType: "x", Code: "THIRD", Reason: "it is the last"})
+	same(t, "errors", queryOne[string](t, db, "SELECT attempts || ' / ' || first_error || ' / ' || last_error || ' / ' || (next_attempt_at IS NULL)::text FROM outbox.failure"),
+		"3 / FIRST: because of FIRST / THIRD: it is the last / true")
+}
+
+func TestAnEventIsDueOnceWhenItsTimeHasComeByTheDatabasesClock(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	c := claim(t, s, owner("a"))
+	refs := insert(t, db, orders, 3)
+	retry(t, s, c, failed(orders, refs[0], "X"), 0)
+	retry(t, s, c, failed(orders, refs[1], "X"), time.Hour)
+	same(t, "due", due(t, s, c), []int64{refs[0].ID})
+	same(t, "due again", due(t, s, c), nil)
+	// The moment itself counts.
+	exec(t, db, "UPDATE outbox.failure SET next_attempt_at = clock_timestamp() WHERE id = $1", refs[1].ID)
+	same(t, "due at the moment", due(t, s, c), []int64{refs[1].ID})
+}
+
+func TestOnlyTheOwnerOfTheLaneIsToldWhatIsDue(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	c := claim(t, s, owner("a"))
+	ref := insert(t, db, orders, 1)[0]
+	retry(t, s, c, failed(orders, ref, "X"), 0)
+	stale := c
+	stale.Epochs = slices.Clone(c.Epochs)
+	for i := range stale.Epochs {
+		stale.Epochs[i]--
+	}
+	same(t, "due for the owner before", due(t, s, stale), nil)
+	other := c
+	other.Owner = owner("b")
+	same(t, "due for another", due(t, s, other), nil)
+	if err := s.Retry(t.Context(), stale, failed(orders, ref, "X"), 0); !errors.Is(err, relay.ErrLeaseLost) {
+		t.Errorf("retry of the owner before: %v, want ErrLeaseLost", err)
+	}
+	if _, err := s.Bury(t.Context(), stale, relay.DeadEvent{FailedEvent: failed(orders, ref, "X"), By: "x"}); !errors.Is(err, relay.ErrLeaseLost) {
+		t.Errorf("bury of the owner before: %v, want ErrLeaseLost", err)
+	}
+	if err := s.Begin(t.Context(), stale, []*relay.Event{{ID: ref.ID, EventID: ref.EventID, Topic: orders.Topic, PartitionKey: orders.PartitionKey}}); !errors.Is(err, relay.ErrLeaseLost) {
+		t.Errorf("begin of the owner before: %v, want ErrLeaseLost", err)
+	}
+	same(t, "due for the owner", due(t, s, c), []int64{ref.ID})
+}
+
+func TestRecordsOfEventsThatAreGoneAreRemoved(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	c := claim(t, s, owner("a"))
+	refs := insert(t, db, orders, 4)
+	for _, ref := range refs {
+		retry(t, s, c, failed(orders, ref, "X"), time.Hour)
+	}
+	exec(t, db, "UPDATE outbox_event SET published_at = now() WHERE id = $1", refs[0].ID)
+	exec(t, db, "DELETE FROM outbox_event WHERE id = $1", refs[1].ID)
+	exec(t, db, "UPDATE outbox_event SET event_id = gen_random_uuid() WHERE id = $1", refs[2].ID)
+	got := failing(t, s)
+	if len(got) != 1 || got[0].Event != refs[3] {
+		t.Errorf("records: %+v, want that of event %d", got, refs[3].ID)
+	}
+	same(t, "records in the table", queryOne[int](t, db, "SELECT count(*) FROM outbox.failure"), 1)
+}
+
+func eventsOf(key relay.Key, refs ...relay.Ref) (all []*relay.Event) {
+	for _, ref := range refs {
+		all = append(all, &relay.Event{ID: ref.ID, EventID: ref.EventID, Topic: key.Topic, PartitionKey: key.PartitionKey})
+	}
+	return all
+}
+
+func TestCrashesAreCountedAndTakenBack(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	c := claim(t, s, owner("a"))
+	refs := insert(t, db, orders, 4)
+	retry(t, s, c, failed(orders, refs[2], "X"), time.Hour)
+	for range 2 {
+		if err := s.Begin(t.Context(), c, eventsOf(orders, refs...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, f := range failing(t, s) {
+		want := 0
+		if i == 2 {
+			want = 1
+		}
+		if f.Event != refs[i] || f.Crashes != 2 || f.Attempts != want {
+			t.Errorf("record %d: %+v, want 2 crashes and %d attempts", i, f, want)
+		}
+	}
+	same(t, "what is said of a crash", queryOne[string](t, db, "SELECT last_error FROM outbox.failure WHERE id = $1", refs[0].ID), beginError)
+	same(t, "what is said of a failure", queryOne[string](t, db, "SELECT last_error FROM outbox.failure WHERE id = $1", refs[2].ID), "X: because of X")
+	if err := s.Clear(t.Context(), refs[:1], refs[1:3]); err != nil {
+		t.Fatal(err)
+	}
+	var left []string
+	for _, f := range failing(t, s) {
+		left = append(left, fmt.Sprint(f.Event.ID-refs[0].ID, " ", f.Attempts, " ", f.Crashes))
+	}
+	same(t, "records left (event, attempts, crashes)", left, []string{"2 1 0", "3 0 2"})
+	park(t, s, c, relay.ParkedKey{Key: orders, Event: refs[3], Code: relay.CodeCrashLoop, Reason: "it ends relays"})
+	same(t, "attempts of the crash loop", queryOne[string](t, db, "SELECT attempts || ' ' || crashes || ' ' || last_error FROM outbox.failure WHERE id = $1", refs[3].ID),
+		"2 0 CRASH_LOOP: it ends relays")
+}
+
+func TestAnEventIsBuriedWholeWithItsAttempts(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []SettleMode{Mark, Delete} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			db := newDatabase(t)
+			exec(t, db, "ALTER TABLE outbox_event ADD COLUMN tenant text DEFAULT 'acme'")
+			s := openSource(t, db, Config{Settle: mode})
+			c := claim(t, s, owner("a"))
+			refs := insert(t, db, orders, 2)
+			retry(t, s, c, failed(orders, refs[0], "X"), time.Hour)
+			row := queryOne[string](t, db, "SELECT to_jsonb(e)::text FROM outbox_event e WHERE id = $1", refs[0].ID)
+			buried, err := s.Bury(t.Context(), c, relay.DeadEvent{FailedEvent: failed(orders, refs[0], "LAST"), By: "relay one"})
+			if err != nil || !buried {
+				t.Fatalf("buried %v, %v", buried, err)
+			}
+			same(t, "dead event", queryOne[string](t, db, `SELECT concat_ws(' | ', topic, partition_key, code, reason, attempts, died_by) FROM outbox.dead_event`),
+				fmt.Sprintf("%s | %s | LAST | because of LAST | 2 | relay one", orders.Topic, orders.PartitionKey))
+			same(t, "its row", queryOne[string](t, db, "SELECT event::text FROM outbox.dead_event"), row)
+			same(t, "rows left", queryOne[int](t, db, "SELECT count(*) FROM outbox_event"), 1)
+			same(t, "records left", queryOne[int](t, db, "SELECT count(*) FROM outbox.failure"), 0)
+			buried, err = s.Bury(t.Context(), c, relay.DeadEvent{FailedEvent: failed(orders, refs[0], "LAST"), By: "relay one"})
+			if err != nil || buried {
+				t.Errorf("buried again: %v, %v", buried, err)
+			}
+		})
+	}
+}
+
+func TestBuryingWaitsForWhoeverHasTheRow(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	c := claim(t, s, owner("a"))
+	ref := insert(t, db, orders, 1)[0]
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(context.Background()) }()
+	if _, err := tx.Exec(t.Context(), "SELECT FROM outbox_event FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() {
+		buried, err := s.Bury(t.Context(), c, relay.DeadEvent{FailedEvent: failed(orders, ref, "X"), By: "relay one"})
+		if err == nil && !buried {
+			err = errors.New("not buried")
+		}
+		done <- err
+	}()
+	eventually(t, "the burial to wait", func() bool {
+		return queryOne[int](t, db, "SELECT count(*) FROM pg_locks WHERE NOT granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())") > 0 ||
+			queryOne[int](t, db, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()") > 0
+	})
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWhatTheDatabaseRefusesForGoodIsSaid(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ sql, want string }{
+		"trigger that raises": {`CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'nothing leaves'; END $$;
+CREATE TRIGGER no BEFORE DELETE ON outbox_event FOR EACH ROW EXECUTE FUNCTION no()`, "nothing leaves"},
+		"trigger that keeps": {`CREATE FUNCTION no() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+CREATE TRIGGER no BEFORE DELETE ON outbox_event FOR EACH ROW EXECUTE FUNCTION no()`, "keeps the row"},
+		"foreign key": {`CREATE TABLE child (id bigint REFERENCES outbox_event); INSERT INTO child SELECT id FROM outbox_event`, "child"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := newDatabase(t)
+			s := openSource(t, db, Config{})
+			cl := claim(t, s, owner("a"))
+			ref := insert(t, db, orders, 1)[0]
+			exec(t, db, "DO $do$ BEGIN "+strings.ReplaceAll(c.sql, "$$", "$f$")+"; END $do$")
+			_, err := s.Bury(t.Context(), cl, relay.DeadEvent{FailedEvent: failed(orders, ref, "X"), By: "relay one"})
+			var refused *relay.RefusedError
+			if !errors.As(err, &refused) {
+				t.Fatalf("error %v, want a RefusedError", err)
+			}
+			wantText(t, err, c.want)
+			same(t, "dead events", queryOne[int](t, db, "SELECT count(*) FROM outbox.dead_event"), 0)
+		})
+	}
+}
+
+func TestARelayWithoutTheRightToDeleteSaysWhichItNeeds(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, leastRights(t, db, Config{}), Config{})
+	c := claim(t, s, owner("a"))
+	ref := insert(t, db, orders, 1)[0]
+	_, err := s.Bury(t.Context(), c, relay.DeadEvent{FailedEvent: failed(orders, ref, "X"), By: "relay one"})
+	var refused *relay.RefusedError
+	if !errors.As(err, &refused) {
+		t.Fatalf("error %v, want a RefusedError", err)
+	}
+	wantText(t, err, "GRANT DELETE ON TABLE")
+	// The rest of it works with no more rights than a relay has.
+	retry(t, s, c, failed(orders, ref, "X"), 0)
+	same(t, "due", due(t, s, c), []int64{ref.ID})
+	if err := s.Begin(t.Context(), c, eventsOf(orders, ref)); err != nil {
+		t.Error(err)
+	}
+	if err := s.Clear(t.Context(), nil, []relay.Ref{ref}); err != nil {
+		t.Error(err)
+	}
+	same(t, "records", len(failing(t, s)), 1)
+}
+
+func TestLanesThatWereNotGivenBackAreSaidToBeAbandoned(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	c := claim(t, s, owner("a"))
+	same(t, "abandoned lanes of a new source", c.Abandoned, nil)
+	expire(t, db)
+	same(t, "abandoned lanes of a relay that takes up its own again", claim(t, s, c.Owner).Abandoned, nil)
+	expire(t, db)
+	dead := claim(t, s, owner("b"))
+	same(t, "abandoned lanes after a death", dead.Abandoned, allLanes)
+	if err := s.Leave(t.Context(), dead); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "abandoned lanes after a stop", claim(t, s, owner("c")).Abandoned, nil)
+}
