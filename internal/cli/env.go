@@ -40,10 +40,15 @@ var usualNames = map[string]string{
 
 // fromEnvironment sets the flags that the command line does not, and returns everything that is wrong with them.
 func (a *app) fromEnvironment(cmd *cobra.Command) error {
+	return a.fromEnvironmentBut(cmd, nil)
+}
+
+// fromEnvironmentBut leaves flags out, by their names, that somebody else reads.
+func (a *app) fromEnvironmentBut(cmd *cobra.Command, left []string) error {
 	var problems []error
 	a.origin = map[string]string{}
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if f.Changed || f.Name == "help" {
+		if f.Changed || f.Name == "help" || slices.Contains(left, f.Name) {
 			return
 		}
 		for _, name := range envNames(f.Name) {

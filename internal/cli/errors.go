@@ -15,7 +15,9 @@ const (
 	exitOK     = 0
 	exitFailed = 1
 	exitUsage  = 2
-	exitConfig = 78
+	// exitUnconfirmed: nobody has agreed to a change of many things.
+	exitUnconfirmed = 3
+	exitConfig      = 78
 )
 
 // settingsHelp ends the help of commands with many settings.
@@ -74,6 +76,12 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.As(err, &config), errors.Is(err, relay.ErrConfiguration):
 		return exitConfig
+	}
+	switch operate.CodeOf(err) {
+	case operate.CodeInvalid:
+		return exitUsage
+	case operate.CodeUnconfirmed:
+		return exitUnconfirmed
 	}
 	return exitFailed
 }

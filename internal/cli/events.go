@@ -23,6 +23,7 @@ one, or waits for its next attempt. One that was given up is dead.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.eventsList(), a.eventsShow())
+	cmd.AddCommand(a.eventsVerbs()...)
 	return cmd
 }
 

@@ -13,12 +13,12 @@ import (
 func (a *app) jobs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "jobs",
-		Short:   "Look at the changes of many events or keys, and how far they are",
+		Short:   "Look at the changes of many events or keys, and cancel them",
 		Long:    `A job is a change of many events or keys that somebody has started.`,
 		Example: "  outbox jobs list\n  outbox jobs list --state running --json",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.jobsList())
+	cmd.AddCommand(a.jobsList(), a.jobsCancel())
 	return cmd
 }
 

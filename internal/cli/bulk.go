@@ -1,0 +1,274 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"golang.org/x/term"
+
+	"github.com/outbox-relay/outbox/operate"
+)
+
+// bulkFlags are those of every command that changes many things.
+type bulkFlags struct {
+	actorFlags
+	all, yes, dryRun, json bool
+}
+
+func (f *bulkFlags) flags(cmd *cobra.Command, reason, what string) {
+	f.actorFlags.flags(cmd, reason)
+	cmd.Flags().BoolVar(&f.all, "all", false, "all "+what+", where nothing narrows it")
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask: whatever the number is")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "count, and change nothing")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print a JSON object: the plan of a dry run, or the report")
+}
+
+// bulkHelp ends the help of such commands.
+const bulkHelp = `The number is shown first, and on a terminal it is asked for; a script says --yes,
+or --dry-run to count only. It runs as a job, in batches, with a progress bar on a
+terminal: outbox jobs list shows it, Ctrl-C or outbox jobs cancel ends it. What is
+done by then stays done, and the report says what that was.
+
+Exit codes:
+  0  all of it was done, or nothing matched
+  1  some of it failed, was not found, or was left because the job was cancelled
+  2  usage
+  3  not confirmed: nothing was changed`
+
+// narrowing are the flags that narrow a filter.
+var narrowing = []string{"state", "id", "topic", "key", "type", "code", "aggregate-type", "aggregate-id", "error", "older-than", "newer-than", "from", "until", "min-id", "max-id"}
+
+// narrowed refuses a change of everything that nobody has asked for by name.
+func (f *bulkFlags) narrowed(cmd *cobra.Command, args []string) error {
+	given := len(args) > 0
+	cmd.Flags().Visit(func(flag *pflag.Flag) {
+		for _, name := range narrowing {
+			given = given || flag.Name == name
+		}
+	})
+	switch {
+	case !given && !f.all:
+		return &usageError{fmt.Errorf("which ones? name ids, or filter by flags such as --topic, or say --all; see %s --help", cmd.CommandPath())}
+	case given && f.all:
+		return &usageError{errors.New("--all is for a command that nothing narrows: leave it out")}
+	}
+	return nil
+}
+
+// runner does a bulk change.
+type runner func(ctx context.Context, c operate.Confirmed, progress func(operate.Progress)) (operate.Report, error)
+
+// bulk counts, asks, runs and reports.
+func (a *app) bulk(cmd *cobra.Command, s *operate.Service, f *bulkFlags, b operate.Bulk, run runner) error {
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	// A second Ctrl-C ends the command at once.
+	defer context.AfterFunc(ctx, stop)()
+	bar := newJobBar(a.stderr)
+	defer bar.end()
+	c := operate.Confirmed{Any: f.yes}
+	if f.dryRun || !f.yes {
+		plan, err := s.Plan(ctx, f.actor(), b, bar.show)
+		bar.end()
+		if err != nil {
+			return err
+		}
+		if f.dryRun {
+			return a.printPlan(b, plan, f.json)
+		}
+		if plan.Count > 0 {
+			if err := a.agree(cmd.InOrStdin(), b, plan); err != nil {
+				return err
+			}
+		}
+		c.Count, c.Through = plan.Count, plan.Through
+	}
+	report, err := run(ctx, c, bar.show)
+	bar.end()
+	return a.printReport(report, err, f.json)
+}
+
+// unconfirmed is the refusal of a change that nobody has agreed to.
+func unconfirmed(advice string) error {
+	return operate.Refuse(operate.CodeUnconfirmed, "not confirmed: nothing was changed; %s", advice)
+}
+
+// agree asks on a terminal. Elsewhere nobody could answer.
+func (a *app) agree(in io.Reader, b operate.Bulk, plan operate.Plan) error {
+	a.describe(a.stderr, b, plan)
+	file, ok := in.(*os.File)
+	if !ok || !term.IsTerminal(int(file.Fd())) {
+		return unconfirmed("there is no terminal to ask on: --yes agrees for a script, --dry-run counts only")
+	}
+	return a.ask(in, fmt.Sprintf("%s %s?", titled(string(b.Verb)), thing(b, plan.Count)))
+}
+
+func (a *app) ask(in io.Reader, question string) error {
+	fmt.Fprintf(a.stderr, "%s [y/N] ", question)
+	answer, err := bufio.NewReader(in).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return fmt.Errorf("read the answer: %w", err)
+	}
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return unconfirmed("--yes answers for a script")
+}
+
+func titled(verb string) string { return strings.ToUpper(verb[:1]) + verb[1:] }
+
+// thing is "3 keys" or "1 event".
+func thing(b operate.Bulk, n int64) string {
+	if b.Keys != nil {
+		return plural(int(n), "key")
+	}
+	return plural(int(n), "event")
+}
+
+// describe says what would be touched.
+func (a *app) describe(out io.Writer, b operate.Bulk, p operate.Plan) {
+	if p.Count == 0 {
+		fmt.Fprintln(out, nothingMatches(b))
+	} else {
+		fmt.Fprintf(out, "%s would touch %s\n", b.Verb, thing(b, p.Count))
+	}
+	const most = 20
+	for i, t := range p.Topics {
+		if i == most {
+			fmt.Fprintf(out, "  and %d more topics\n", len(p.Topics)-most)
+			break
+		}
+		fmt.Fprintf(out, "  %d of topic %s\n", t.Count, printable(abridged(t.Topic)))
+	}
+	if p.AlreadyDone > 0 {
+		fmt.Fprintf(out, "  %d named need nothing any more\n", p.AlreadyDone)
+	}
+	for _, r := range p.Refused {
+		fmt.Fprintf(out, "  %d named cannot: %s\n", r.Count, printable(r.Text))
+	}
+	if len(p.Missing) > 0 {
+		fmt.Fprintf(out, "  %d named are not there: %s\n", len(p.Missing), someOf(p.Missing))
+	}
+	if p.Count > 0 {
+		for _, n := range p.Notes {
+			fmt.Fprintf(out, "  note: %s\n", n)
+		}
+	}
+}
+
+func nothingMatches(b operate.Bulk) string {
+	if b.Keys != nil {
+		return "no parked key matches: nothing to do"
+	}
+	return "no event matches: nothing to do"
+}
+
+func someOf(ids []string) string {
+	const most = 10
+	if len(ids) <= most {
+		return strings.Join(ids, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(ids[:most], ", "), len(ids)-most)
+}
+
+func (a *app) printPlan(b operate.Bulk, p operate.Plan, asJSON bool) error {
+	if asJSON {
+		return json.NewEncoder(a.stdout).Encode(p)
+	}
+	a.describe(a.stdout, b, p)
+	return nil
+}
+
+// printReport prints what was done, and fails unless all of it was.
+func (a *app) printReport(r operate.Report, err error, asJSON bool) error {
+	if err != nil && r.Job == 0 {
+		return err
+	}
+	if asJSON {
+		if encodeErr := json.NewEncoder(a.stdout).Encode(r); encodeErr != nil {
+			return encodeErr
+		}
+	} else {
+		a.sayReport(r)
+	}
+	switch {
+	case err != nil:
+		return err
+	case r.Failed+r.NotFound+r.Untouched > 0:
+		return &quietError{}
+	}
+	return nil
+}
+
+func (a *app) sayReport(r operate.Report) {
+	if r.Total == 0 {
+		fmt.Fprintln(a.stdout, "nothing matches: nothing was changed")
+		return
+	}
+	line := fmt.Sprintf("%s: %d of %d done", r.Verb, r.Done, r.Total)
+	for _, part := range []struct {
+		n    int64
+		text string
+	}{
+		{r.AlreadyDone, "already done"}, {r.Failed, "failed"}, {r.NotFound, "not found any more"}, {r.Untouched, "left as they were"},
+	} {
+		if part.n > 0 {
+			line += fmt.Sprintf(", %d %s", part.n, part.text)
+		}
+	}
+	if r.Job != 0 {
+		line += fmt.Sprintf(" (job %d, %s)", r.Job, r.State)
+	}
+	fmt.Fprintln(a.stdout, line)
+	for _, f := range r.Reasons {
+		fmt.Fprintf(a.stdout, "  %d failed: %s\n", f.Count, printable(f.Text))
+	}
+	if len(r.Missing) > 0 {
+		fmt.Fprintf(a.stdout, "  not there: %s\n", someOf(r.Missing))
+	}
+}
+
+// jobBar shows how far a job is: as a bar on a terminal, and elsewhere in a line now and then.
+type jobBar struct {
+	out  io.Writer
+	bar  *progress
+	said time.Time
+	now  func() time.Time
+}
+
+const sayEvery = 5 * time.Second
+
+func newJobBar(out io.Writer) *jobBar {
+	return &jobBar{out: out, bar: newProgress(out, "done"), said: time.Now(), now: time.Now}
+}
+
+func (j *jobBar) show(p operate.Progress) {
+	if j.bar.visible && p.Job != 0 {
+		j.bar.expect(int(p.Total))
+		j.bar.set(int(p.Done + p.Failed))
+		return
+	}
+	if j.now().Sub(j.said) < sayEvery {
+		return
+	}
+	j.said = j.now()
+	if p.Job == 0 {
+		fmt.Fprintf(j.out, "counting: %d so far\n", p.Done)
+		return
+	}
+	fmt.Fprintf(j.out, "job %d: %d of %d done, %d failed\n", p.Job, p.Done, p.Total, p.Failed)
+}
+
+func (j *jobBar) end() { j.bar.end() }

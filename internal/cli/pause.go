@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outbox-relay/outbox/operate"
+)
+
+type pauseFlags struct {
+	database
+	actorFlags
+	json bool
+}
+
+func (a *app) pause() *cobra.Command {
+	return a.pauseVerb(operate.VerbPause, "Stop publishing: of a source, a topic or a key", `Nothing new of it goes to Kafka within a second, whichever relay has it, until outbox
+resume; it survives restarts. Events are written all the same, and wait in order. What
+is on its way arrives. outbox status shows what is paused, by whom and why.`,
+		`  outbox pause topic order-service.order.confirmed --reason "the consumer is being mended"
+  outbox pause key order-service.order.confirmed order-17
+  outbox pause relay`)
+}
+
+func (a *app) resume() *cobra.Command {
+	return a.pauseVerb(operate.VerbResume, "Go on publishing what was paused", `What waited goes out in order.`,
+		`  outbox resume topic order-service.order.confirmed
+  outbox resume key order-service.order.confirmed order-17
+  outbox resume relay`)
+}
+
+func (a *app) pauseVerb(verb operate.Verb, short, long, example string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     string(verb),
+		Short:   short,
+		Long:    short + ".\n\n" + long,
+		Example: example,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(
+		a.pauseScope(verb, "relay", "everything: all relays of the source", operate.ScopeSource, 0),
+		a.pauseScope(verb, "topic TOPIC", "one topic", operate.ScopeTopic, 1),
+		a.pauseScope(verb, "key TOPIC KEY", "one key: a topic and a partition key", operate.ScopeKey, 2),
+	)
+	return cmd
+}
+
+func (a *app) pauseScope(verb operate.Verb, use, what, scope string, args int) *cobra.Command {
+	f := &pauseFlags{}
+	examples := map[string]string{
+		operate.ScopeSource: "relay --reason \"the cluster is being moved\"",
+		operate.ScopeTopic:  "topic order-service.order.confirmed",
+		operate.ScopeKey:    "key order-service.order.confirmed order-17",
+	}
+	cmd := &cobra.Command{
+		Use:     use,
+		Short:   titled(string(verb)) + " " + what,
+		Example: "  outbox " + string(verb) + " " + examples[scope],
+		Args:    cobra.ExactArgs(args),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s := operate.Scope{Kind: scope}
+			if len(args) > 0 {
+				s.Topic = args[0]
+			}
+			if len(args) > 1 {
+				s.PartitionKey = args[1]
+			}
+			return a.changePause(cmd, verb, f, s)
+		},
+	}
+	f.database.flags(cmd)
+	f.actorFlags.flags(cmd, "why, for the audit and the status")
+	cmd.Flags().BoolVar(&f.json, "json", false, "print a JSON object")
+	return cmd
+}
+
+func (a *app) changePause(cmd *cobra.Command, verb operate.Verb, f *pauseFlags, what operate.Scope) error {
+	s, done, err := a.service(cmd, &f.database)
+	if err != nil {
+		return err
+	}
+	defer done()
+	do, did, idle := s.Pause, "paused", "is paused already"
+	if verb == operate.VerbResume {
+		do, did, idle = s.Resume, "resumed", "is not paused"
+	}
+	changed, err := do(cmd.Context(), f.actor(), what, f.reason)
+	if err != nil {
+		return err
+	}
+	if f.json {
+		return a.encode(struct {
+			operate.Scope
+			Verb    operate.Verb `json:"verb"`
+			Changed bool         `json:"changed"`
+		}{what, verb, changed})
+	}
+	text := fmt.Sprintf("%s: %s", did, what)
+	if !changed {
+		text = fmt.Sprintf("%s %s: nothing was changed", what, idle)
+	}
+	_, err = fmt.Fprintln(a.stdout, text)
+	return err
+}

@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/outbox-relay/outbox/internal/config"
+	"github.com/outbox-relay/outbox/kafka"
+	"github.com/outbox-relay/outbox/operate"
+	"github.com/outbox-relay/outbox/postgres"
+)
+
+type replayFlags struct {
+	bulkFlags
+	eventFilter
+	// settings are those of the database and of Kafka, as the relay has them.
+	settings *pflag.FlagSet
+	source   string
+	rate     int
+}
+
+// replaySettings are the relay's settings that a replay needs.
+func replaySettings() []string {
+	return []string{"config", "database-url", "table", "brokers", "client-id", "tls", "sasl-mechanism", "sasl-username", "compression", "verbose"}
+}
+
+func (a *app) replay() *cobra.Command {
+	f := &replayFlags{settings: pflag.NewFlagSet("replay", pflag.ContinueOnError)}
+	cmd := &cobra.Command{
+		Use:   "replay [ID…]",
+		Short: "Publish settled events again, under their ids",
+		Long: `replay publishes events again that are published already: those with the given ids, or
+those that the flags find, in the order of their ids, at --rate events a second. Their
+records are those that the relay made, with one header more: x-outbox-replay, the job's
+id. Consumers that keep an inbox skip what they have handled unless their inbox has
+forgotten it; the others handle it again. New events of the same keys go on meanwhile,
+so a replayed event comes behind newer ones.
+
+Unpublished events are never touched. Rows that were deleted are not there any more:
+they count as not found. This command publishes itself, and needs the brokers; no relay
+has to be alive.
+
+` + bulkHelp,
+		Example: `  outbox replay 4711 4712 --reason "lost by the consumer"
+  outbox replay --topic order-service.order.confirmed --from 2030-01-31 --until 2030-02-01 --reason "a new consumer" --dry-run
+  outbox replay --type order.confirmed.v1 --newer-than 1h --rate 200 --reason "lost" --yes`,
+		Args:        cobra.ArbitraryArgs,
+		Annotations: map[string]string{collects: "environment"},
+		RunE:        func(cmd *cobra.Command, args []string) error { return a.runReplay(cmd, f, args) },
+	}
+	config.Flags(f.settings)
+	for _, name := range replaySettings() {
+		cmd.Flags().AddFlag(f.settings.Lookup(name))
+	}
+	cmd.Flags().StringVar(&f.source, "source", "", "the `name` of one of the file's sources")
+	f.eventFilter.flags(cmd)
+	f.bulkFlags.flags(cmd, "why, for the audit; needed", "settled events")
+	cmd.Flags().IntVar(&f.rate, "rate", operate.DefaultReplayRate, "events a second")
+	return cmd
+}
+
+func (a *app) runReplay(cmd *cobra.Command, f *replayFlags, args []string) error {
+	if err := a.fromEnvironmentBut(cmd, replaySettings()); err != nil {
+		return &configError{err}
+	}
+	if err := f.narrowed(cmd, args); err != nil {
+		return err
+	}
+	if err := needsReason(operate.VerbReplay, f.reason); err != nil && !f.dryRun {
+		return err
+	}
+	if problems := a.problems(cmd, []check{between("rate", &f.rate, 1, operate.MaxReplayRate)}); problems != nil {
+		return &configError{errors.Join(problems...)}
+	}
+	filter, err := f.filter(cmd)
+	if err != nil {
+		return err
+	}
+	named, err := refs(args)
+	if err != nil {
+		return err
+	}
+	filter.Refs = append(filter.Refs, named...)
+	s, publisher, done, err := a.replayer(cmd, f)
+	if err != nil {
+		return err
+	}
+	defer done()
+	b := operate.Bulk{Verb: operate.VerbReplay, Events: &filter, Reason: f.reason}
+	if b.Reason == "" {
+		// A dry run needs none.
+		b.Reason = "dry run"
+	}
+	return a.bulk(cmd, s, &f.bulkFlags, b, func(ctx context.Context, c operate.Confirmed, progress func(operate.Progress)) (operate.Report, error) {
+		return s.Replay(ctx, f.actor(), b, f.rate, c, publisher, progress)
+	})
+}
+
+// replayer makes the service and the publisher of the source; done closes their connections.
+func (a *app) replayer(cmd *cobra.Command, f *replayFlags) (*operate.Service, *kafka.Replayer, func(), error) {
+	source, err := f.chosen(a)
+	if err != nil {
+		return nil, nil, nil, &configError{err}
+	}
+	pool, password, err := poolOf(cmd.Context(), a.env, source)
+	if err != nil {
+		return nil, nil, nil, &configError{err}
+	}
+	a.password = password
+	p := &part{cfg: *source}
+	publisher, err := kafka.NewReplayer(p.kafka(a.logger(a.stderr, slog.LevelWarn)))
+	var service *operate.Service
+	if err == nil {
+		var store *postgres.Store
+		if store, err = postgres.NewStore(pool, postgres.Config{Table: source.Table}); err == nil {
+			service, err = operate.New(store, nil, operate.Config{})
+		}
+	}
+	if err != nil {
+		pool.Close()
+		return nil, nil, nil, &configError{err}
+	}
+	return service, publisher, func() {
+		publisher.Close()
+		pool.Close()
+	}, nil
+}
+
+// chosen is the source that is meant.
+func (f *replayFlags) chosen(a *app) (*config.Source, error) {
+	cfg, err := config.Load(f.settings, config.Environment(a.env))
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, 0, len(cfg.Sources))
+	for i := range cfg.Sources {
+		if cfg.Sources[i].Name == f.source || f.source == "" && len(cfg.Sources) == 1 {
+			return &cfg.Sources[i], nil
+		}
+		names = append(names, cfg.Sources[i].Name)
+	}
+	if f.source == "" {
+		return nil, fmt.Errorf("there are the sources %s: name one with --source", config.Alternatives(names))
+	}
+	return nil, fmt.Errorf("there is no source %s; name its file with --config or OUTBOX_CONFIG", f.source)
+}
