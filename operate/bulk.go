@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Bulk is a verb on everything that a filter finds.
@@ -140,22 +141,23 @@ func sameFilter(a, b EventFilter) bool {
 
 // state narrows the state of a filter to what the verb is for.
 func (v Verb) state(asked State) (State, error) {
-	of := map[Verb][]State{
-		VerbRetry:   {StateParked, StateWaiting},
-		VerbSkip:    {StateParked, StatePending, StateWaiting},
-		VerbDead:    {StateParked, StatePending, StateWaiting},
-		VerbRestore: {StateDead},
-		VerbReplay:  {StatePublished},
+	unpublished := []string{string(StateParked), string(StatePending), string(StateWaiting)}
+	of := map[Verb][]string{
+		VerbRetry:   {string(StateParked), string(StateWaiting)},
+		VerbSkip:    unpublished,
+		VerbDead:    unpublished,
+		VerbRestore: {string(StateDead)},
+		VerbReplay:  {string(StatePublished)},
 	}[v]
 	if asked == StateAny {
 		if v == VerbRetry {
 			// Whatever has failed.
 			return StateAny, nil
 		}
-		return of[0], nil
+		return State(of[0]), nil
 	}
-	if !slices.Contains(of, asked) {
-		return "", Refuse(CodeInvalid, "%s is not for events that are %s: want %v", v, asked, of)
+	if !slices.Contains(of, string(asked)) {
+		return "", Refuse(CodeInvalid, "%s is not for events that are %s, but for %s", v, asked, strings.Join(of, ", "))
 	}
 	return asked, nil
 }

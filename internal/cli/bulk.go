@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -51,13 +52,17 @@ var narrowing = []string{"state", "id", "topic", "key", "type", "code", "aggrega
 
 // narrowed refuses a change of everything that nobody has asked for by name.
 func (f *bulkFlags) narrowed(cmd *cobra.Command, args []string) error {
-	given := len(args) > 0
+	var filters []string
 	cmd.Flags().Visit(func(flag *pflag.Flag) {
-		for _, name := range narrowing {
-			given = given || flag.Name == name
+		if slices.Contains(narrowing, flag.Name) {
+			filters = append(filters, flag.Name)
 		}
 	})
+	given := len(args)+len(filters) > 0
+	named := len(args) > 0 || slices.Contains(filters, "id")
 	switch {
+	case named && slices.ContainsFunc(filters, func(name string) bool { return name != "id" }):
+		return &usageError{errors.New("name events by their ids, or filter them by flags: not both")}
 	case !given && !f.all:
 		return &usageError{fmt.Errorf("which ones? name ids, or filter by flags such as --topic, or say --all; see %s --help", cmd.CommandPath())}
 	case given && f.all:

@@ -76,11 +76,7 @@ func exitCode(err error) int {
 		return exitUsage
 	case errors.As(err, &config), errors.Is(err, relay.ErrConfiguration):
 		return exitConfig
-	}
-	switch operate.CodeOf(err) {
-	case operate.CodeInvalid:
-		return exitUsage
-	case operate.CodeUnconfirmed:
+	case operate.CodeOf(err) == operate.CodeUnconfirmed:
 		return exitUnconfirmed
 	}
 	return exitFailed
