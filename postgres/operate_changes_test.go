@@ -115,10 +115,7 @@ func TestNamedEventsAreToldApart(t *testing.T) {
 	db := newDatabase(t)
 	incident(t, db, "shop.a", 3)
 	s := newService(t, db)
-	var ids []int64
-	for _, id := range queryOne[[]int64](t, db, `SELECT array_agg(id ORDER BY id) FROM outbox_event`) {
-		ids = append(ids, id)
-	}
+	ids := queryOne[[]int64](t, db, `SELECT array_agg(id ORDER BY id) FROM outbox_event`)
 	exec(t, db, `DELETE FROM outbox.parked_key WHERE id = $1`, ids[0])
 	exec(t, db, `UPDATE outbox_event SET published_at = now() WHERE id = $1`, ids[0])
 	unknown := operate.Ref{EventID: uuid.New()}
