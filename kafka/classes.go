@@ -91,6 +91,7 @@ const (
 	codePayload     = "INVALID_PAYLOAD"
 	codeEventID     = "INVALID_EVENT_ID"
 	codeTopic       = "INVALID_TOPIC"
+	codePanic       = "UNRENDERABLE"
 )
 
 func rule(err error) ruling {
@@ -124,7 +125,7 @@ func topicError(name string, err error) *relay.PublishError {
 // eventError says why the broker rejected an event that was sent alone.
 func eventError(it *item, err error) *relay.PublishError {
 	return &relay.PublishError{
-		Class: relay.ClassEvent, Code: codeOf(err, codeUnexpected), Topic: it.rec.Topic,
+		Class: relay.ClassEvent, Code: codeOf(err, codeUnexpected), Topic: it.rec.Topic, Passing: errors.Is(err, kerr.CorruptMessage),
 		Err: fmt.Errorf("partition %d rejected the record of %d bytes, sent alone: %s",
 			it.part.id, it.size+batchOverhead, rule(err).advice),
 	}

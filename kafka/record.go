@@ -3,6 +3,7 @@ package kafka
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -61,7 +62,7 @@ func newCall(events []*relay.Event, done func(*relay.Event, error)) *call {
 		it := &c.items[i]
 		it.Context, it.event, it.call = context.Background(), e, c
 		it.rec.Topic = e.Topic
-		buf, headers = it.render(buf, headers)
+		buf, headers = it.guarded((*item).render, buf, headers)
 		it.size = recordSize(&it.rec)
 	}
 	return c
@@ -76,6 +77,19 @@ func bufferSize(events []*relay.Event) int {
 }
 
 const uuidLength = 36
+
+type renderer func(it *item, buf []byte, headers []kgo.RecordHeader) ([]byte, []kgo.RecordHeader)
+
+// guarded renders an event. A fault of the program that one event brings to light is that event's, and must not end the relay.
+func (it *item) guarded(render renderer, buf []byte, headers []kgo.RecordHeader) (b []byte, h []kgo.RecordHeader) {
+	b, h = buf, headers
+	defer func() {
+		if r := recover(); r != nil {
+			it.broken = rowError(it.event, codePanic, fmt.Errorf("making the record has met a fault of this program (%T): report it, with the row; skip the event, or let it go on with another version", r))
+		}
+	}()
+	return render(it, buf, headers)
+}
 
 func (it *item) render(buf []byte, headers []kgo.RecordHeader) ([]byte, []kgo.RecordHeader) {
 	e := it.event
