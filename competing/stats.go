@@ -56,8 +56,10 @@ func (r *Relay) Stats() relay.Stats {
 		s.LastError = *e
 	}
 	s.HeldKeys, s.HeldTopics = r.held.count()
-	last := max(c.since.Load(), c.lastAck.Load())
-	s.Stalled = s.Outstanding > 0 && r.cfg.now().Sub(unixNano(last)) >= r.cfg.StallTimeout
+	if s.Outstanding > 0 {
+		s.Silent = r.cfg.now().Sub(unixNano(max(c.since.Load(), c.lastAck.Load())))
+	}
+	s.Stalled = s.Silent >= r.cfg.StallTimeout
 	return s
 }
 

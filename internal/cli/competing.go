@@ -44,6 +44,7 @@ func (p *part) competing(log *slog.Logger) competing.Config {
 		LeaseTTL:     s.LeaseTTL,
 		DrainTimeout: s.DrainTimeout,
 		StartTimeout: s.StartTimeout,
+		StallTimeout: s.StallTimeout,
 		Topics:       s.Topics,
 		Once:         p.once,
 		Logger:       log,
@@ -64,7 +65,7 @@ func warnOfLeased(parts []*part) {
 			continue
 		}
 		var idle []string
-		for _, key := range []string{"max-in-flight", "sweep-interval"} {
+		for _, key := range []string{"max-in-flight", "sweep-interval", "on-failure"} {
 			if p.cfg.Made(key) {
 				idle = append(idle, p.cfg.Named(key))
 			}

@@ -102,7 +102,7 @@ func sourceReady(s sourceState) error {
 func ready(s relay.Stats) error {
 	switch {
 	case s.Stalled:
-		return fmt.Errorf("Kafka acknowledges nothing: %d events are outstanding", s.Outstanding)
+		return fmt.Errorf("Kafka acknowledges nothing for %s: %d events are outstanding", s.Silent.Round(time.Second), s.Outstanding)
 	case s.LastError != nil:
 		return fmt.Errorf("interrupted: %w", s.LastError)
 	case !s.Leading && s.Waiting == "":

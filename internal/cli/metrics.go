@@ -13,7 +13,7 @@ import (
 type collector struct {
 	relays *relayFleet
 
-	ready, pending, oldest, published, errors, parked, lanes, inFlight, held, heldKeys, unsettled *prometheus.Desc
+	ready, pending, oldest, published, errors, parked, lanes, inFlight, held, heldKeys, unsettled, sinceAck, dead, delayed *prometheus.Desc
 }
 
 func newCollector(relays *relayFleet) *collector {
@@ -33,12 +33,15 @@ func newCollector(relays *relayFleet) *collector {
 		held:      desc("held_topics", "Topics that cannot be published to."),
 		heldKeys:  desc("held_keys", "Keys that a relay of mode competing leaves out for a while after an event has failed; it tries them again by itself."),
 		unsettled: desc("unsettled_total", "Events that are in Kafka and whose rows could not be marked."),
+		sinceAck:  desc("seconds_since_ack", "How long events have been outstanding without an answer of Kafka; 0 while none are outstanding."),
+		dead:      desc("dead_events_total", "Events that this relay has moved to outbox.dead_event by policy."),
+		delayed:   desc("delayed_keys", "Keys that wait for the next attempt with an event that has failed."),
 	}
 }
 
 // Describe is of prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.ready, c.pending, c.oldest, c.published, c.errors, c.parked, c.lanes, c.inFlight, c.held, c.heldKeys, c.unsettled} {
+	for _, d := range []*prometheus.Desc{c.ready, c.pending, c.oldest, c.published, c.errors, c.parked, c.lanes, c.inFlight, c.held, c.heldKeys, c.unsettled, c.sinceAck, c.dead, c.delayed} {
 		ch <- d
 	}
 }
@@ -70,6 +73,9 @@ func (c *collector) collect(ch chan<- prometheus.Metric, s sourceState) {
 	metric(c.held, prometheus.GaugeValue, float64(len(stats.HeldTopics)))
 	metric(c.heldKeys, prometheus.GaugeValue, float64(stats.HeldKeys))
 	metric(c.unsettled, prometheus.CounterValue, float64(stats.Unsettled))
+	metric(c.sinceAck, prometheus.GaugeValue, stats.Silent.Seconds())
+	metric(c.dead, prometheus.CounterValue, float64(stats.Dead))
+	metric(c.delayed, prometheus.GaugeValue, float64(stats.DelayedKeys))
 	for class, n := range stats.Errors {
 		metric(c.errors, prometheus.CounterValue, float64(n), class.String())
 	}

@@ -135,6 +135,12 @@ func (o *onceReport) remaining(stats relay.Stats, parked []relay.ParkedKey) {
 	if stats.HeldKeys > 0 {
 		o.line("held: %s behind an event that failed; the log says which", plural(stats.HeldKeys, "key"))
 	}
+	if stats.Dead > 0 {
+		o.line("given up: %s, by policy: see outbox.dead_event", plural(int(stats.Dead), "event"))
+	}
+	if stats.DelayedKeys > 0 {
+		o.line("waiting: %s for the next attempt with an event that failed; the log says which", plural(stats.DelayedKeys, "key"))
+	}
 	for _, name := range slices.Sorted(maps.Keys(stats.HeldTopics)) {
 		o.line("held: %v", explain(stats.HeldTopics[name]))
 	}
@@ -142,7 +148,7 @@ func (o *onceReport) remaining(stats relay.Stats, parked []relay.ParkedKey) {
 	if len(parked) > 0 {
 		see += " and outbox keys --help"
 	}
-	if o.remains = max(len(parked), stats.ParkedKeys)+stats.HeldKeys+len(stats.HeldTopics) > 0; o.remains {
+	if o.remains = max(len(parked), stats.ParkedKeys)+stats.HeldKeys+stats.DelayedKeys+len(stats.HeldTopics) > 0; o.remains {
 		o.line("their events remain: see %s", see)
 	}
 }

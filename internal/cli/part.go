@@ -158,7 +158,11 @@ func (p *part) wire(log *slog.Logger) (*sourceRelay, error) {
 	if err != nil {
 		return nil, err
 	}
-	engine, err := relay.New(source, publisher, p.engine(log))
+	cfg, err := p.engine(log)
+	if err != nil {
+		return nil, err
+	}
+	engine, err := relay.New(source, publisher, cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -192,8 +196,9 @@ func (p *part) kafka(log *slog.Logger) kafka.Config {
 	return cfg
 }
 
-func (p *part) engine(log *slog.Logger) relay.Config {
+func (p *part) engine(log *slog.Logger) (relay.Config, error) {
 	s := p.cfg
+	policies, err := p.policies()
 	return relay.Config{
 		Name:             p.name,
 		Version:          version(),
@@ -205,10 +210,25 @@ func (p *part) engine(log *slog.Logger) relay.Config {
 		DrainTimeout:     s.DrainTimeout,
 		SweepInterval:    s.SweepInterval,
 		StartTimeout:     s.StartTimeout,
+		StallTimeout:     s.StallTimeout,
+		Policies:         policies,
 		Topics:           s.Topics,
 		Once:             p.once,
 		Logger:           log,
+	}, err
+}
+
+// policies reads what is to become of events that cannot be published.
+func (p *part) policies() (policies []relay.Policy, err error) {
+	var problems []error
+	for _, text := range p.cfg.OnFailure {
+		policy, err := relay.ParsePolicy(text)
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s: %w", p.cfg.Named("on-failure"), err))
+		}
+		policies = append(policies, policy)
 	}
+	return policies, errors.Join(problems...)
 }
 
 // sourcesError tells what became of several sources, each in the words in which one alone would be told of.

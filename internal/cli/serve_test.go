@@ -111,7 +111,7 @@ func TestReadinessHasAReason(t *testing.T) {
 		"working":     {relay.Stats{Leading: true}, ""},
 		"waiting":     {relay.Stats{Waiting: "other:1"}, ""},
 		"starting":    {relay.Stats{}, "starting"},
-		"stalled":     {relay.Stats{Leading: true, Stalled: true, Outstanding: 7}, "Kafka acknowledges nothing: 7 events are outstanding"},
+		"stalled":     {relay.Stats{Leading: true, Stalled: true, Silent: 17 * time.Second, Outstanding: 7}, "Kafka acknowledges nothing for 17s: 7 events are outstanding"},
 		"interrupted": {relay.Stats{LastError: errors.New("no route")}, "interrupted: no route"},
 	} {
 		got := ""

@@ -58,7 +58,10 @@ type Source struct {
 	LeaseTTL         time.Duration `koanf:"lease-ttl"`
 	DrainTimeout     time.Duration `koanf:"drain-timeout"`
 	SweepInterval    time.Duration `koanf:"sweep-interval"`
-	StartTimeout     time.Duration `koanf:"start-timeout"`
+	// OnFailure are policies as relay.ParsePolicy reads them.
+	OnFailure    []string      `koanf:"on-failure"`
+	StallTimeout time.Duration `koanf:"stall-timeout"`
+	StartTimeout time.Duration `koanf:"start-timeout"`
 
 	// origins tells for each setting that somebody has made where that was.
 	origins map[string]origin

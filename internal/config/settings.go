@@ -68,6 +68,8 @@ func ofEngine() []Setting {
 		positive[int](Setting{Key: "batch-size", Scope: PerSource, Kind: Number, Default: "2000", Usage: "most events in one read"}),
 		positive[int](Setting{Key: "max-in-flight", Scope: PerSource, Kind: Number, Default: "20000", Usage: "most events that are read and not settled"}),
 		positive[int](Setting{Key: "max-in-flight-bytes", Scope: PerSource, Kind: Number, Default: "33554432", Usage: "most memory for them, in `bytes`"}),
+		{Key: "on-failure", Scope: PerSource, Kind: List, Default: "park", Usage: "what becomes of events that cannot be published, `policy,…`: park, dead-letter or skip, for some topics as orders.*=skip, with topic=NAME attempts=N backoff=1s..5m"},
+		positive[time.Duration](Setting{Key: "stall-timeout", Scope: PerSource, Kind: Duration, Default: "15s", Usage: "after how long without an acknowledgement publishing counts as stalled"}),
 		ttl,
 		positive[time.Duration](Setting{Key: "drain-timeout", Scope: PerSource, Kind: Duration, Default: "10s", Usage: "how long a stop waits for Kafka's acknowledgements"}),
 		positive[time.Duration](Setting{Key: "sweep-interval", Scope: PerSource, Kind: Duration, Default: "30s", Usage: "how often the table is searched for forgotten events"}),
