@@ -43,7 +43,7 @@ WITH parts AS (
     SELECT c.oid, n.nspname, c.relname, i.inhdetachpending, greatest(c.reltuples, 0)::bigint AS rows, pg_get_expr(c.relpartbound, c.oid) AS bound
     FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace WHERE i.inhparent = $1::oid
 ), ranges AS (
-    SELECT *, coalesce((regexp_match(bound, 'FROM \((?:''(.*?)''|MINVALUE)\)'))[1], '') AS low, coalesce((regexp_match(bound, 'TO \((?:''(.*?)''|MAXVALUE)\)'))[1], '') AS high
+    SELECT *, coalesce((regexp_match(bound, 'FROM \((?:''([^'']*)''|MINVALUE)\)'))[1], '') AS low, coalesce((regexp_match(bound, 'TO \((?:''([^'']*)''|MAXVALUE)\)'))[1], '') AS high
     FROM parts
 )
 SELECT nspname::text, relname::text, low, high, coalesce(high <> '' AND high::%[1]s <= %[2]s, false), coalesce(low <> '' AND low::%[1]s > %[2]s, false),

@@ -14,7 +14,7 @@ import (
 	"github.com/outbox-relay/outbox/relay"
 )
 
-// settledRows writes n events of which every share-th is unpublished, the others published so long ago.
+// settledRows writes n events so old, published as they were written, but those for which the condition on g is true.
 func settledRows(t *testing.T, db *pgxpool.Pool, n int, old time.Duration, unpublished string) {
 	t.Helper()
 	exec(t, db, `

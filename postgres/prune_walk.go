@@ -141,7 +141,9 @@ func (w *pruneWalk) take(ctx context.Context, last int64) (r prunePageResult, re
 	if err != nil {
 		return prunePageResult{}, 0, err
 	}
-	r.skipped = max(0, r.doomed-r.deleted)
+	if !w.keeping {
+		r.skipped = max(0, r.doomed-r.deleted)
+	}
 	return r, reached, nil
 }
 

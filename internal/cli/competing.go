@@ -31,7 +31,7 @@ func (p *part) wireCompeting(log *slog.Logger) (*sourceRelay, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sourceRelay{engine, source, p.password}, nil
+	return &sourceRelay{engine, source, p.password, p.retention}, nil
 }
 
 // competing takes what exists in both modes. The batches of the other one are far too large for rows that stay locked.

@@ -11,7 +11,8 @@ import (
 // collector asks the relays and their databases when it is scraped, so that an age grows although nothing happens. Every series has the label source, whose values are those
 // of the configuration.
 type collector struct {
-	relays *relayFleet
+	relays    *relayFleet
+	retention retentionMetrics
 
 	ready, pending, oldest, published, errors, parked, lanes, inFlight, held, heldKeys, unsettled, sinceAck, dead, delayed *prometheus.Desc
 }
@@ -22,6 +23,7 @@ func newCollector(relays *relayFleet) *collector {
 	}
 	return &collector{
 		relays:    relays,
+		retention: newRetentionMetrics(desc),
 		ready:     desc("source_ready", "1 when events of the source flow, or would if this relay had lanes, else 0; /readyz says why."),
 		pending:   desc("pending", "Unpublished events, counted to 100,000."),
 		oldest:    desc("oldest_pending_age_seconds", "Age of the oldest unpublished event by the database's clock; 0 when there is none."),
@@ -41,7 +43,7 @@ func newCollector(relays *relayFleet) *collector {
 
 // Describe is of prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.ready, c.pending, c.oldest, c.published, c.errors, c.parked, c.lanes, c.inFlight, c.held, c.heldKeys, c.unsettled, c.sinceAck, c.dead, c.delayed} {
+	for _, d := range append([]*prometheus.Desc{c.ready, c.pending, c.oldest, c.published, c.errors, c.parked, c.lanes, c.inFlight, c.held, c.heldKeys, c.unsettled, c.sinceAck, c.dead, c.delayed}, c.retention.all()...) {
 		ch <- d
 	}
 }
@@ -78,6 +80,9 @@ func (c *collector) collect(ch chan<- prometheus.Metric, s sourceState) {
 	metric(c.delayed, prometheus.GaugeValue, float64(stats.DelayedKeys))
 	for class, n := range stats.Errors {
 		metric(c.errors, prometheus.CounterValue, float64(n), class.String())
+	}
+	if r := s.Engine.retention; r != nil {
+		c.retention.collect(r.Stats(), metric)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()

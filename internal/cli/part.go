@@ -28,6 +28,8 @@ type sourceRelay struct {
 	source backlog
 	// password is where the database's password was taken from.
 	password string
+	// retention deletes what is old beside the relay; nil where nothing of the kind runs.
+	retention *postgres.Retention
 }
 
 // backlog tells what waits in a table.
@@ -45,6 +47,8 @@ type part struct {
 	// pool is for the operator and for how connections are made; the relay has its own.
 	pool     *pgxpool.Pool
 	operator *postgres.Operator
+	// retention is the same for all attempts of the relay.
+	retention *postgres.Retention
 	// password is where the database's password was taken from.
 	password string
 }
@@ -116,6 +120,9 @@ func wiringProblems(parts []*part) []error {
 	for _, p := range parts {
 		var err error
 		if p.operator, err = postgres.NewOperator(p.pool, p.postgres(p.log)); err == nil {
+			p.retention, err = p.retain()
+		}
+		if err == nil {
 			_, err = p.wire(slog.New(slog.DiscardHandler))
 		}
 		if err != nil {
@@ -166,7 +173,7 @@ func (p *part) wire(log *slog.Logger) (*sourceRelay, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sourceRelay{engine, source, p.password}, nil
+	return &sourceRelay{engine, source, p.password, p.retention}, nil
 }
 
 func (p *part) postgres(log *slog.Logger) postgres.Config {

@@ -31,6 +31,10 @@ list of sources there makes one process serve several tables or databases, each
 by its own connections, limits and Kafka client: when one fails, the others go
 on, and it is tried again. The process ends when none of them comes up.
 
+A published row stays in the table unless --settle delete removes it, or --retain
+168h deletes it when it is that old; one relay of the table does that, in the
+background. Its role needs the grants with --delete.
+
 With --mode competing it locks rows with SKIP LOCKED, publishes them and marks
 them in one transaction, in batches of 50, for a migration: it may run beside
 relays that do the same, and nothing is published twice while all of them live.
@@ -39,6 +43,7 @@ has lanes, and such a relay does not start while this one lives.`,
 		Example: `  DATABASE_URL=postgres://relay@db/shop KAFKA_BROKERS=kafka:9092 outbox relay --listen :9090
   outbox relay --once
   outbox relay --table orders.outbox_event --settle delete --poll-interval 20ms
+  outbox relay --retain 168h --retain-dead 2160h
   outbox relay --config outbox.yaml
   outbox relay --mode competing`,
 		Annotations: map[string]string{collects: "environment"},
@@ -66,6 +71,7 @@ func (a *app) runRelay(cmd *cobra.Command) error {
 	}
 	defer closePools(parts)
 	warnOfLeased(parts)
+	warnOfOnce(parts)
 	relays := fleet.New(members(parts), fleet.Config{Once: cfg.Once})
 	if cfg.Listen != "" {
 		server, err := a.serve(cfg.Listen, relays, log)
@@ -78,6 +84,7 @@ func (a *app) runRelay(cmd *cobra.Command) error {
 		return a.drainOnce(cmd.Context(), relays, parts, bar)
 	}
 	announce(parts, log)
+	defer retainAll(cmd.Context(), parts)()
 	return runUntilStopped(cmd.Context(), relays, parts, log)
 }
 

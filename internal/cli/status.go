@@ -157,7 +157,7 @@ func timeOrNull(t time.Time) *time.Time {
 	return &t
 }
 
-func (a *app) printStatus(name string, s postgres.Status) error {
+func (a *app) printStatus(name string, s postgres.Status, h postgres.Holding) error {
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	more := ""
 	if s.PendingCapped {
@@ -174,6 +174,7 @@ func (a *app) printStatus(name string, s postgres.Status) error {
 		fmt.Fprintf(w, "held keys\tcompeting relays are alive: %s\n", heldElsewhere)
 	}
 	fmt.Fprintf(w, "last published\t%s\n", moment(s.LastPublished))
+	printHolding(w, h)
 	for i, r := range relays(s) {
 		label := ""
 		if i == 0 {

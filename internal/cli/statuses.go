@@ -20,6 +20,7 @@ type sourceStatus struct {
 	// name is "" where the settings tell of one source only.
 	name, table string
 	status      postgres.Status
+	holding     postgres.Holding
 	err         error
 	// password is where the database's was taken from.
 	password string
@@ -61,7 +62,9 @@ func (r *sourceStatus) ask(ctx context.Context, pool *pgxpool.Pool) {
 		r.err = &configError{err}
 		return
 	}
-	r.status, r.err = operator.Status(ctx)
+	if r.status, r.err = operator.Status(ctx); r.err == nil {
+		r.holding, r.err = operator.Holding(ctx)
+	}
 }
 
 // text is the error as the command would end with it if this source were the only one.
@@ -77,7 +80,7 @@ type failedObject struct {
 func (a *app) encodeStatuses(reports []sourceStatus) error {
 	enc := json.NewEncoder(a.stdout)
 	for _, r := range reports {
-		var object any = statusJSON(r.name, r.status)
+		var object any = statusWithHolding{statusJSON(r.name, r.status), holdingJSON(r.holding)}
 		if r.err != nil {
 			object = failedObject{r.name, r.table, r.text()}
 		}
@@ -93,7 +96,7 @@ func (a *app) printStatuses(reports []sourceStatus) error {
 		if i > 0 {
 			fmt.Fprintln(a.stdout)
 		}
-		show := func() error { return a.printStatus(r.name, r.status) }
+		show := func() error { return a.printStatus(r.name, r.status, r.holding) }
 		if r.err != nil {
 			show = func() error { return a.printFailed(r) }
 		}

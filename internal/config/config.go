@@ -51,6 +51,12 @@ type Source struct {
 	TopicPartitions  int      `koanf:"topic-partitions"`
 	TopicReplication int      `koanf:"topic-replication"`
 
+	// Retain is how long settled events are kept, 0 for ever; RetainNewest how many of the newest are kept, whatever their age.
+	Retain       time.Duration `koanf:"retain"`
+	RetainNewest int           `koanf:"retain-newest"`
+	RetainDead   time.Duration `koanf:"retain-dead"`
+	RetainAudit  time.Duration `koanf:"retain-audit"`
+
 	PollInterval     time.Duration `koanf:"poll-interval"`
 	BatchSize        int           `koanf:"batch-size"`
 	MaxInFlight      int           `koanf:"max-in-flight"`

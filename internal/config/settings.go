@@ -15,7 +15,7 @@ import (
 
 // Settings are all settings, in the order in which people should read them.
 func Settings() []Setting {
-	return slices.Concat(ofProcess(), ofDatabase(), ofKafka(), ofEngine())
+	return slices.Concat(ofProcess(), ofDatabase(), ofKafka(), ofEngine(), ofRetention())
 }
 
 func ofProcess() []Setting {
@@ -75,6 +75,25 @@ func ofEngine() []Setting {
 		positive[time.Duration](Setting{Key: "sweep-interval", Scope: PerSource, Kind: Duration, Default: "30s", Usage: "how often the table is searched for forgotten events"}),
 		positive[time.Duration](Setting{Key: "start-timeout", Scope: PerSource, Kind: Duration, Default: "30s", Usage: "how long to try to reach database and brokers at first"}),
 	}
+}
+
+// minRetain is the shortest time that settled events are kept, where they are not deleted at once.
+const minRetain = time.Minute
+
+func ofRetention() []Setting {
+	return []Setting{
+		atLeastOrNever(Setting{Key: "retain", Scope: PerSource, Kind: Duration, Usage: "delete settled events that were published so long ago, such as `168h`; 0: never"}),
+		between(Setting{Key: "retain-newest", Scope: PerSource, Kind: Number, Usage: "keep so many of the newest settled events, and without retain delete the others"}, 0, 1_000_000_000),
+		atLeastOrNever(Setting{Key: "retain-dead", Scope: PerSource, Kind: Duration, Usage: "delete dead events that died so long ago; 0: never"}),
+		atLeastOrNever(Setting{Key: "retain-audit", Scope: PerSource, Kind: Duration, Usage: "delete audit rows, and finished requests and jobs, of that age; 0: never"}),
+	}
+}
+
+// atLeastOrNever wants a minute or more, or zero.
+func atLeastOrNever(s Setting) Setting {
+	s.ok = func(v any) bool { return v.(time.Duration) == 0 || v.(time.Duration) >= minRetain }
+	s.want = "at least 1m, or 0 for never"
+	return s
 }
 
 // maxRelayName keeps the tables of the status readable.

@@ -1,0 +1,85 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/outbox-relay/outbox/postgres"
+)
+
+// statusWithHolding is the status with what the table holds, in one object.
+type statusWithHolding struct {
+	statusObject
+	holdingObject
+}
+
+// holdingObject is null where nothing is known or nobody deletes.
+type holdingObject struct {
+	TableBytes              int64            `json:"table_bytes"`
+	TableRows               int64            `json:"table_rows_estimate"`
+	OldestSettled           *time.Time       `json:"oldest_settled_at"`
+	OldestSettledAgeSeconds float64          `json:"oldest_settled_age_seconds"`
+	Retention               *retentionObject `json:"retention"`
+	Pruned                  int64            `json:"pruned_total"`
+	PrunedAt                *time.Time       `json:"pruned_at"`
+}
+
+type retentionObject struct {
+	By               string  `json:"by"`
+	OlderThanSeconds float64 `json:"older_than_seconds"`
+	Keep             int64   `json:"keep"`
+}
+
+func holdingJSON(h postgres.Holding) holdingObject {
+	o := holdingObject{
+		TableBytes: h.Bytes, TableRows: h.Rows, OldestSettled: timeOrNull(h.OldestSettled), OldestSettledAgeSeconds: h.OldestSettledAge.Seconds(),
+		Pruned: h.Pruned, PrunedAt: timeOrNull(h.PrunedAt),
+	}
+	if h.Retained {
+		o.Retention = &retentionObject{h.By, h.OlderThan.Seconds(), h.Keep}
+	}
+	return o
+}
+
+func printHolding(w io.Writer, h postgres.Holding) {
+	rows := ""
+	if h.Rows > 0 {
+		rows = fmt.Sprintf(", about %d rows by the server's statistics", h.Rows)
+	}
+	fmt.Fprintf(w, "table size\t%s%s\n", size(h.Bytes), rows)
+	oldest := "-"
+	if !h.OldestSettled.IsZero() {
+		oldest = moment(h.OldestSettled)
+	}
+	fmt.Fprintf(w, "oldest settled\t%s\n", oldest)
+	fmt.Fprintf(w, "retention\t%s\n", retentionText(h))
+}
+
+// retentionText says who deletes settled events, or that nobody does.
+func retentionText(h postgres.Holding) string {
+	switch {
+	case h.Retained && h.Keep > 0:
+		return fmt.Sprintf("%s deletes settled events after %s, but the newest %d", printable(h.By), h.OlderThan, h.Keep)
+	case h.Retained:
+		return fmt.Sprintf("%s deletes settled events after %s", printable(h.By), h.OlderThan)
+	case !h.PrunedAt.IsZero() && !h.Endless():
+		return "no relay deletes settled events; last pruned " + moment(h.PrunedAt)
+	case h.OldestSettled.IsZero():
+		return "none"
+	}
+	return "NONE: nothing deletes settled events, so the table grows: outbox relay --retain 168h, or outbox prune"
+}
+
+// size is a number of bytes for people.
+func size(n int64) string {
+	const unit = 1024
+	if n < unit {
+		return fmt.Sprintf("%d B", n)
+	}
+	value, letter := float64(n)/unit, 0
+	for value >= unit && letter < 4 {
+		value, letter = value/unit, letter+1
+	}
+	return fmt.Sprintf("%.1f %ciB", value, "KMGTP"[letter])
+}

@@ -1,0 +1,50 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+)
+
+// pruner is the store's ability to prune.
+func (s *Service) pruner() (Pruner, error) {
+	if p, able := s.store.(Pruner); able {
+		return p, nil
+	}
+	return nil, Refuse(CodeUnavailable, "this service cannot prune")
+}
+
+// PlanPrune says what [Service.Prune] would do. It is asked by whoever may prune, and leaves no row in the audit.
+func (s *Service) PlanPrune(ctx context.Context, a Actor, p Prune) (PrunePlan, error) {
+	pruner, err := s.pruner()
+	if err == nil {
+		err = a.may(VerbPrune)
+	}
+	if err == nil {
+		err = p.Check()
+	}
+	if err != nil {
+		return PrunePlan{}, err
+	}
+	return pruner.PlanPrune(ctx, p)
+}
+
+// Prune deletes what is old, as [Pruner] says. What was deleted before an error came, or before ctx ended, is in the result, and in the audit.
+func (s *Service) Prune(ctx context.Context, a Actor, p Prune, reason string, progress func(Pruned)) (pruned Pruned, err error) {
+	pruner, err := s.pruner()
+	if err == nil {
+		err = p.Check()
+	}
+	if err != nil {
+		return Pruned{}, err
+	}
+	err = s.audited(ctx, a, VerbPrune, p, reason, func() (change, error) {
+		var err error
+		pruned, err = pruner.Prune(ctx, p, progress)
+		outcome := ""
+		if n := len(pruned.Created) + len(pruned.Dropped); n > 0 {
+			outcome = fmt.Sprintf("done: %d partitions created, %d dropped", len(pruned.Created), len(pruned.Dropped))
+		}
+		return change{affected: pruned.Rows(), outcome: outcome}, err
+	})
+	return pruned, err
+}

@@ -1,0 +1,204 @@
+package postgres
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outbox-relay/outbox/internal/pgtest"
+	"github.com/outbox-relay/outbox/migrate"
+	"github.com/outbox-relay/outbox/operate"
+)
+
+// partitionedDatabase makes the table as docs/partitions.md does, with the first partitions that the test names.
+func partitionedDatabase(t *testing.T, column string, bounds ...string) *pgxpool.Pool {
+	t.Helper()
+	db := pgtest.New(t, pgtest.Empty)
+	unique := "UNIQUE (event_id, " + column + "), PRIMARY KEY (id)"
+	if column != "id" {
+		unique = "UNIQUE (event_id, " + column + "), PRIMARY KEY (id, " + column + ")"
+	}
+	db.Exec(t, `
+CREATE TABLE outbox_event (
+    id bigint GENERATED ALWAYS AS IDENTITY, event_id uuid NOT NULL, aggregate_type text NOT NULL, aggregate_id text NOT NULL, event_type text NOT NULL,
+    payload jsonb NOT NULL, topic text NOT NULL, partition_key text NOT NULL, created_at timestamptz NOT NULL DEFAULT now(), published_at timestamptz, `+unique+`
+) PARTITION BY RANGE (`+column+`);
+CREATE INDEX ix_outbox_event_unpublished ON outbox_event (id) WHERE published_at IS NULL;`)
+	for i, b := range bounds {
+		low, high, _ := strings.Cut(b, "..")
+		db.Exec(t, fmt.Sprintf(`CREATE TABLE outbox_event_%d PARTITION OF outbox_event FOR VALUES FROM ('%s') TO ('%s') WITH (autovacuum_vacuum_scale_factor=0.02)`, i, low, high))
+	}
+	if _, err := migrate.Up(t.Context(), db.Conn(t), migrate.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	return db.Pool(t)
+}
+
+func partitionsOf(t *testing.T, db *pgxpool.Pool) []string {
+	t.Helper()
+	return queryOne[[]string](t, db, `
+SELECT array(SELECT inhrelid::regclass::text || CASE WHEN inhdetachpending THEN ' pending' ELSE '' END FROM pg_inherits
+WHERE inhparent = 'outbox_event'::regclass ORDER BY inhrelid::regclass::text COLLATE "C")`)
+}
+
+func partitions(age time.Duration, ahead int) operate.Prune {
+	return operate.Prune{Partitions: &operate.PrunePartitions{OlderThan: age, Ahead: ahead}}
+}
+
+func TestPartitionsByIDAreMadeAheadAndDroppedWhenAllOfThemIsOld(t *testing.T) {
+	t.Parallel()
+	db := partitionedDatabase(t, "id", "1..1001", "1001..2001", "2001..3001", "3001..4001")
+	settledRows(t, db, 3000, 3*time.Hour, "g = 1500")
+	settledRows(t, db, 500, time.Hour, "false")
+	plan, err := newOperator(t, db).PlanPrune(t.Context(), partitions(2*time.Hour, 2))
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "kept", plan.Kept, map[string]string{"public.outbox_event_1": "it holds unpublished events"})
+	want := operate.Pruned{
+		Created: []string{"public.outbox_event_p4001", "public.outbox_event_p5001"},
+		Dropped: []string{"public.outbox_event_0", "public.outbox_event_2"}, DroppedRows: plan.DroppedRows,
+	}
+	same(t, "the plan", plan.Pruned, want)
+	got := prune(t, db, partitions(2*time.Hour, 2))
+	want.DroppedRows = got.DroppedRows
+	same(t, "done", got, want)
+	same(t, "partitions", partitionsOf(t, db), []string{"outbox_event_1", "outbox_event_3", "outbox_event_p4001", "outbox_event_p5001"})
+	same(t, "done again", prune(t, db, partitions(2*time.Hour, 2)), operate.Pruned{})
+	same(t, "options", queryOne[[]string](t, db, `SELECT reloptions FROM pg_class WHERE relname = 'outbox_event_p4001'`), []string{"autovacuum_vacuum_scale_factor=0.02"})
+	same(t, "unpublished", queryOne[int64](t, db, `SELECT min(id) FROM outbox_event WHERE published_at IS NULL`), int64(1500))
+	// The new ones take rows.
+	settledRows(t, db, 2000, time.Minute, "g % 2 = 0")
+	same(t, "rows of a new one", queryOne[int](t, db, `SELECT count(*) FROM outbox_event_p4001`), 1000)
+}
+
+func TestPartitionsByTimeFollowTheCalendar(t *testing.T) {
+	t.Parallel()
+	month := func(n int) string { // of this month's first day, n months later
+		now := time.Now().UTC()
+		return time.Date(now.Year(), now.Month()+time.Month(n), 1, 0, 0, 0, 0, time.UTC).Format(time.RFC3339)
+	}
+	db := partitionedDatabase(t, "created_at", month(-2)+".."+month(-1), month(-1)+".."+month(0), month(0)+".."+month(1))
+	zoned := reconfigured(t, db, func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams["timezone"] = "America/New_York" })
+	got := prune(t, zoned, partitions(time.Hour, 12))
+	var want []string
+	for n := range 12 {
+		want = append(want, "public.outbox_event_p"+strings.ReplaceAll(month(n + 1)[:10], "-", ""))
+	}
+	same(t, "created", got.Created, want)
+	same(t, "dropped", got.Dropped, []string{"public.outbox_event_0", "public.outbox_event_1"})
+	same(t, "the end", queryOne[string](t, db, `SELECT to_char(max((regexp_match(pg_get_expr(relpartbound, oid), 'TO \(''([^'']*)''\)'))[1]::timestamptz) AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')
+FROM pg_class WHERE relpartbound IS NOT NULL AND relkind = 'r'`), month(13))
+}
+
+func TestAPartitionStaysWhileATransactionThatWroteToItIsOpen(t *testing.T) {
+	t.Parallel()
+	db := partitionedDatabase(t, "created_at", "2020-01-01 00:00Z..2020-02-01 00:00Z", "2020-02-01 00:00Z..2120-01-01 00:00Z")
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rollback(tx)
+	if _, err := tx.Exec(t.Context(), `
+INSERT INTO outbox_event (event_id, aggregate_type, aggregate_id, event_type, payload, topic, partition_key, created_at)
+VALUES (gen_random_uuid(), 'Order', '1', 'order.confirmed.v1', '{}', 'orders', '1', '2020-01-10')`); err != nil {
+		t.Fatal(err)
+	}
+	o := newOperator(t, db)
+	plan, err := o.PlanPrune(t.Context(), partitions(time.Hour, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "kept", plan.Kept, map[string]string{"public.outbox_event_0": "a transaction that may have written to it is open"})
+	same(t, "done", prune(t, db, partitions(time.Hour, 0)), operate.Pruned{})
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "done", prune(t, db, partitions(time.Hour, 0)), operate.Pruned{})
+	exec(t, db, `UPDATE outbox_event SET published_at = now() - interval '2 hours'`)
+	same(t, "dropped", prune(t, db, partitions(time.Hour, 0)).Dropped, []string{"public.outbox_event_0"})
+}
+
+// A reader that is open for long holds detaching up. It is given up, writers go on all the while, and the next run brings it to its end.
+func TestDetachingThatWasInterruptedIsFinished(t *testing.T) {
+	t.Parallel()
+	db := partitionedDatabase(t, "id", "1..101", "101..201", "201..10001")
+	settledRows(t, db, 250, 3*time.Hour, "false")
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rollback(tx)
+	if _, err := tx.Exec(t.Context(), `SELECT count(*) FROM outbox_event`); err != nil {
+		t.Fatal(err)
+	}
+	_, err = newOperator(t, db).Prune(t.Context(), partitions(time.Hour, 0), nil)
+	wantText(t, err, "has been open for too long")
+	same(t, "code", operate.CodeOf(err), operate.CodeTooSlow)
+	if left := partitionsOf(t, db); !slices.Contains(left, "outbox_event_0 pending") {
+		t.Fatalf("partitions are %v, want one that is half detached: the test does not reach its case", left)
+	}
+	settledRows(t, db, 10, 0, "true")
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "dropped", prune(t, db, partitions(time.Hour, 0)).Dropped, []string{"public.outbox_event_0", "public.outbox_event_1"})
+	same(t, "left", holds(t, db), "50 settled, 10 unpublished")
+}
+
+func TestAnUnpublishedEventThatCameWhileDetachingBringsThePartitionBack(t *testing.T) {
+	t.Parallel()
+	db := partitionedDatabase(t, "id", "1..101", "101..10001")
+	settledRows(t, db, 150, 3*time.Hour, "false")
+	exec(t, db, `ALTER TABLE outbox_event DETACH PARTITION outbox_event_0`)
+	exec(t, db, `UPDATE outbox_event_0 SET published_at = NULL WHERE id = 7`)
+	o := newOperator(t, db)
+	conn, err := o.definer(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	row, err := o.source(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := newPruning(o.db, row)
+	d := definition{conn: conn, db: loneConn{conn}, row: row, p: p}
+	if err := d.discard(t.Context(), partition{name: tableName{"public", "outbox_event_0"}, from: "1", to: "101"}); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "dropped", len(p.total.Dropped), 0)
+	same(t, "unpublished", queryOne[int](t, db, `SELECT id FROM outbox_event WHERE published_at IS NULL`), 7)
+}
+
+func TestTablesThatAreNotPartitionedInAKnownWayAreRefused(t *testing.T) {
+	t.Parallel()
+	_, err := newOperator(t, newDatabase(t)).PlanPrune(t.Context(), partitions(0, 0))
+	wantText(t, err, "is not partitioned", "docs/partitions.md")
+	db := partitionedDatabase(t, "id", "1..101", "101..201")
+	exec(t, db, `CREATE TABLE rest PARTITION OF outbox_event DEFAULT`)
+	settledRows(t, db, 150, 3*time.Hour, "false")
+	plan, err := newOperator(t, db).PlanPrune(t.Context(), partitions(0, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantText(t, fmt.Errorf("%s", plan.Kept["public.outbox_event_0"]), "default partition")
+	least := leastRights(t, db, Config{})
+	exec(t, db, "GRANT SELECT, INSERT, UPDATE ON outbox.retention TO "+least.Config().ConnConfig.User)
+	_, err = newOperator(t, least).Prune(t.Context(), partitions(0, 3), nil)
+	wantText(t, err, "owner of public.outbox_event")
+}
+
+// Rows are also deleted one by one of a table with partitions.
+func TestPruningWorksOnAPartitionedTable(t *testing.T) {
+	t.Parallel()
+	db := partitionedDatabase(t, "created_at", "2020-01-01 00:00Z..2021-01-01 00:00Z", "2021-01-01 00:00Z..2120-01-01 00:00Z")
+	settledRows(t, db, 7000, 3*time.Hour, "g % 7 = 0")
+	exec(t, db, `UPDATE outbox_event SET created_at = '2020-05-05' WHERE id % 3 = 0`)
+	same(t, "pruned", prune(t, db, events(time.Hour, 500)).Events, int64(5500))
+	same(t, "left", holds(t, db), "500 settled, 1000 unpublished")
+}
