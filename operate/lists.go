@@ -34,6 +34,8 @@ type Hold struct {
 // TopicList is the topics, by name.
 type TopicList struct {
 	Topics []Topic `json:"topics"`
+	// Paused is nil when nobody has paused the whole source.
+	Paused *Pause `json:"paused,omitempty"`
 	// Looks say how many unpublished and dead events and parked keys were counted, where there are more.
 	Looks []Look `json:"looks,omitempty"`
 	// Watched tells that a relay is alive: without one nobody knows what holds a topic.

@@ -20,7 +20,10 @@ func (s *Store) Events(ctx context.Context, limit time.Duration, q operate.Event
 			q.After = p.Next
 			looks := p.Looks
 			p, err = l.events(ctx, q)
-			p.Looks = joined(looks, p.Looks)
+			if p.Looks = joined(looks, p.Looks); p.Next == "" {
+				// Nothing was left out in the end.
+				p.Looks = nil
+			}
 		}
 		return p, err
 	})
@@ -46,16 +49,25 @@ func (l survey) events(ctx context.Context, q operate.EventQuery) (operate.Event
 		return operate.EventPage{}, err
 	}
 	pages := map[string]page{}
+	estimated := ""
 	for _, st := range streams {
 		from, begun := c.Streams[st.name]
 		if begun && from == nil {
 			continue
 		}
-		if pages[st.name], err = l.read(ctx, st, q, from); err != nil {
+		narrow := q
+		if st.name == settledStream {
+			if narrow, estimated, err = l.narrowed(ctx, q); err != nil {
+				return operate.EventPage{}, err
+			}
+		}
+		if pages[st.name], err = l.read(ctx, st, narrow, from); err != nil {
 			return operate.EventPage{}, err
 		}
 	}
-	return merge(streams, pages, c, q), nil
+	p := merge(streams, pages, c, q)
+	p.Estimated = estimated
+	return p, nil
 }
 
 func positionOf(e operate.Event) position { return position{e.ID, e.EventID} }

@@ -26,7 +26,11 @@ const lookTime = time.Minute
 func newDesk(t *testing.T, opts ...pgtest.Option) *desk {
 	t.Helper()
 	test := pgtest.New(t, opts...)
-	db := test.Pool(t)
+	return deskOn(t, test, test.Pool(t))
+}
+
+func deskOn(t *testing.T, test *pgtest.DB, db *pgxpool.Pool) *desk {
+	t.Helper()
 	s, err := NewStore(db, Config{})
 	if err != nil {
 		t.Fatal(err)

@@ -99,6 +99,8 @@ func (s *Store) refusal(ctx context.Context, err error, what string, limit time.
 		return &operate.Error{Code: operate.CodeTooSlow, Text: fmt.Sprintf(
 			"%s of %s: the database did not answer within %s; narrow it by --min-id and --max-id, or name the events; outbox status tells whether the index for what is unpublished is missing",
 			what, s.table, limit)}
+	case code(err) == "22P05" || code(err) == "22021":
+		return &operate.Error{Code: operate.CodeInvalid, Text: fmt.Sprintf("%s of %s: no event has such a text: the database's encoding has no place for it", what, s.table), Err: err}
 	case code(err) == "42P01" || code(err) == "42703":
 		return &operate.Error{Code: operate.CodeUnavailable, Text: fmt.Sprintf(
 			"%s of %s: the schema outbox is older than this program; run: outbox migrate up", what, s.table), Err: err}

@@ -36,6 +36,9 @@ type windows struct{ events, waiting, dead, keys, topics int }
 
 var defaultWindows = windows{events: 20_000, waiting: 10_000, dead: 10_000, keys: 50_000, topics: 50_000}
 
+// settledStream is the name of the stream of what is settled, which is most of a table.
+const settledStream = "s"
+
 func tableStream(name, what, condition string) stream {
 	return stream{name: name, what: what, condition: condition, rows: func(b *eventSQL) string {
 		base := ""
@@ -128,11 +131,11 @@ func streamsOf(f operate.EventFilter) []stream {
 	case f.Error != "":
 		// What is settled has left no error.
 	case f.State == operate.StatePublished:
-		streams = append(streams, tableStream("s", "events", "l.published_at IS NOT NULL"))
+		streams = append(streams, tableStream(settledStream, "events", "l.published_at IS NOT NULL"))
 	case f.State == operate.StatePending || f.State == operate.StateWaiting:
 		streams = append(streams, tableStream("u", "unpublished events", ""))
 	case filtered(f):
-		streams = append(streams, tableStream("u", "unpublished events", ""), tableStream("s", "events", "l.published_at IS NOT NULL"))
+		streams = append(streams, tableStream("u", "unpublished events", ""), tableStream(settledStream, "events", "l.published_at IS NOT NULL"))
 	default:
 		streams = append(streams, tableStream("a", "events", ""))
 	}

@@ -14,23 +14,25 @@ import (
 
 // Topics implements [operate.Lookups]. It counts the oldest unpublished events, parked keys and dead events of a window each.
 func (s *Store) Topics(ctx context.Context, limit time.Duration) (operate.TopicList, error) {
-	return see(ctx, s, limit, "list topics", func(ctx context.Context, l survey) (operate.TopicList, error) {
-		t := topicCounter{survey: l, topics: map[string]*operate.Topic{}}
-		err := firstError(
-			t.count(ctx, "unpublished events", fmt.Sprintf("SELECT coalesce(topic::text, '') AS topic, created_at, id FROM %s WHERE published_at IS NULL ORDER BY id LIMIT $1", l.row.table.sql()),
-				func(to *operate.Topic, n int64, age float64) { to.Pending, to.OldestAge = n, age }),
-			t.count(ctx, "parked keys", "SELECT topic, parked_at AS created_at, id FROM outbox.parked_key WHERE source = $2::uuid ORDER BY id LIMIT $1",
-				func(to *operate.Topic, n int64, _ float64) { to.ParkedKeys = n }),
-			t.count(ctx, "dead events", "SELECT topic, died_at AS created_at, id FROM outbox.dead_event WHERE source = $2::uuid ORDER BY id LIMIT $1",
-				func(to *operate.Topic, n int64, _ float64) { to.Dead = n }),
-			t.holds(ctx), t.pauses(ctx),
-			l.tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM outbox.relay WHERE source = $1::uuid AND expires_at > now())`, l.row.id.String()).Scan(&t.list.Watched),
-		)
-		for _, name := range slices.Sorted(maps.Keys(t.topics)) {
-			t.list.Topics = append(t.list.Topics, *t.topics[name])
-		}
-		return t.list, err
-	})
+	return see(ctx, s, limit, "list topics", func(ctx context.Context, l survey) (operate.TopicList, error) { return l.listTopics(ctx) })
+}
+
+func (l survey) listTopics(ctx context.Context) (operate.TopicList, error) {
+	t := topicCounter{survey: l, topics: map[string]*operate.Topic{}, list: operate.TopicList{Topics: []operate.Topic{}}}
+	err := firstError(
+		t.count(ctx, "unpublished events", fmt.Sprintf("SELECT coalesce(topic::text, '') AS topic, created_at, id FROM %s WHERE published_at IS NULL ORDER BY id LIMIT $1", l.row.table.sql()),
+			func(to *operate.Topic, n int64, age float64) { to.Pending, to.OldestAge = n, age }),
+		t.count(ctx, "parked keys", "SELECT topic, parked_at AS created_at, id FROM outbox.parked_key WHERE source = $2::uuid ORDER BY id LIMIT $1",
+			func(to *operate.Topic, n int64, _ float64) { to.ParkedKeys = n }),
+		t.count(ctx, "dead events", "SELECT topic, died_at AS created_at, id FROM outbox.dead_event WHERE source = $2::uuid ORDER BY id LIMIT $1",
+			func(to *operate.Topic, n int64, _ float64) { to.Dead = n }),
+		t.holds(ctx), t.pauses(ctx),
+		l.tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM outbox.relay WHERE source = $1::uuid AND expires_at > now())`, l.row.id.String()).Scan(&t.list.Watched),
+	)
+	for _, name := range slices.Sorted(maps.Keys(t.topics)) {
+		t.list.Topics = append(t.list.Topics, *t.topics[name])
+	}
+	return t.list, err
 }
 
 type topicCounter struct {
@@ -86,8 +88,12 @@ func (t *topicCounter) holds(ctx context.Context) error {
 }
 
 func (t *topicCounter) pauses(ctx context.Context) error {
-	pauses, err := readPauses(ctx, t.survey, "scope = 'topic'")
+	pauses, err := readPauses(ctx, t.survey, "scope IN ('source', 'topic')")
 	for _, p := range pauses {
+		if p.Scope == "source" {
+			t.list.Paused = &p
+			continue
+		}
 		t.topic(p.Topic).Paused = &p
 	}
 	return err

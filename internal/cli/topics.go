@@ -44,6 +44,9 @@ oldest, and says when there are more.`,
 }
 
 func (a *app) printTopicList(list operate.TopicList) error {
+	if p := list.Paused; p != nil {
+		fmt.Fprintf(a.stdout, "all topics are paused by %s since %s: %s\n\n", printable(p.By), moment(p.Since), cell(p.Reason))
+	}
 	if len(list.Topics) == 0 {
 		_, err := fmt.Fprintln(a.stdout, "no topic has events waiting, parked or dead, and none is held or paused")
 		return err
