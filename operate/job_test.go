@@ -1,0 +1,279 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// crowd is a store of many things that match, whose requests are carried out some at a time.
+type crowd struct {
+	Lookups
+	Changes
+	// matches are there; perLook of the open ones are done with each look at a batch.
+	matches, perLook int64
+	asked, open      int64
+	mostOpen         int64
+	batches          map[int64]Tally
+	ended            []string
+	cancelled        bool
+	failAsking       error
+	failAudit        error
+	reported         int
+	audited          []string
+	overtaken        Overtaken
+}
+
+func (c *crowd) StartAudit(_ context.Context, a AuditStart) (int64, error) {
+	c.audited = append(c.audited, fmt.Sprintf("%s %s %s", a.Actor, a.Verb, a.Filter))
+	return 1, c.failAudit
+}
+
+func (c *crowd) EndAudit(ctx context.Context, _, affected, job int64, outcome string) error {
+	c.ended = append(c.ended, fmt.Sprintf("audit: %d of job %d: %s", affected, job, outcome))
+	return ctx.Err()
+}
+
+func (c *crowd) StartJob(context.Context, JobStart) (int64, error) { return 7, nil }
+
+func (c *crowd) ReportJob(context.Context, int64, int64, int64) (bool, error) {
+	c.reported++
+	return c.cancelled, nil
+}
+
+func (c *crowd) EndJob(ctx context.Context, _, done, failed int64, state, _ string) error {
+	c.ended = append(c.ended, fmt.Sprintf("job: %d, %d, %s", done, failed, state))
+	return ctx.Err()
+}
+
+func (c *crowd) CancelJob(ctx context.Context, _ int64, _ string) error {
+	for first, b := range c.batches {
+		b.Cancelled += b.Open
+		c.open -= b.Open
+		b.Open = 0
+		c.batches[first] = b
+	}
+	return ctx.Err()
+}
+
+func (c *crowd) Match(_ context.Context, _ Bulk, at Cursor, limit int) (Matched, error) {
+	n := min(int64(limit), c.matches-at.ID)
+	return Matched{Count: n, Looked: n, Last: at.ID + n, Topics: map[string]int64{"shop.order": n}, Next: Cursor{ID: at.ID + n, End: at.ID+n >= c.matches}}, nil
+}
+
+func (c *crowd) AskMatching(_ context.Context, _ int64, _ Bulk, _ string, at Cursor, limit int) (Asked, error) {
+	if c.failAsking != nil && at.ID > 0 {
+		return Asked{}, c.failAsking
+	}
+	n := min(int64(limit), c.matches-at.ID)
+	if c.batches == nil {
+		c.batches = map[int64]Tally{}
+	}
+	c.batches[at.ID+1] = Tally{Open: n}
+	c.asked += n
+	c.open += n
+	c.mostOpen = max(c.mostOpen, c.open)
+	return Asked{Count: n, First: at.ID + 1, Last: at.ID + n, Next: Cursor{ID: at.ID + n, End: at.ID+n >= c.matches}}, nil
+}
+
+func (c *crowd) Tally(_ context.Context, _, first, _ int64) (Tally, error) {
+	b := c.batches[first]
+	n := min(b.Open, c.perLook)
+	b.Open, b.Done = b.Open-n, b.Done+n
+	c.open -= n
+	if b.Open == 0 {
+		delete(c.batches, first)
+	} else {
+		c.batches[first] = b
+	}
+	return b, nil
+}
+
+func (c *crowd) Settled(_ context.Context, _ Bulk, at Cursor, limit int) (SettledPage, error) {
+	n := min(int64(limit), c.matches-at.ID)
+	return SettledPage{Events: make([]Settled, n), Next: Cursor{ID: at.ID + n, End: at.ID+n >= c.matches}}, nil
+}
+
+func (c *crowd) Find(context.Context, []Ref) ([]Target, []Ref, error) {
+	return []Target{{ID: 1, State: StateDead}}, nil, nil
+}
+
+func (c *crowd) Overtaken(context.Context, Target) (Overtaken, error) { return c.overtaken, nil }
+
+func (c *crowd) Ask(context.Context, Verb, Target, string, string) (int64, error) { return 1, nil }
+
+func (c *crowd) Answer(ctx context.Context, _ int64) (Answer, error) {
+	<-ctx.Done()
+	return Answer{}, ctx.Err()
+}
+
+var ann = Actor{Name: "ann", Role: Operator}
+
+func serviceOf(t *testing.T, c *crowd) *Service {
+	t.Helper()
+	s, err := New(c, nil, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestAMillionMatchesAreAskedForInBatches(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &crowd{matches: 1_000_000, perLook: 1_000}
+		last := Progress{}
+		r, err := serviceOf(t, c).Run(t.Context(), ann, Bulk{Verb: VerbUnpark, Keys: &KeyFilter{}}, Confirmed{Count: 1_000_000}, func(p Progress) {
+			if p.Job != 0 && p.Done < last.Done {
+				t.Errorf("progress goes back from %+v to %+v", last, p)
+			}
+			if p.Job != 0 {
+				last = p
+			}
+		})
+		if err != nil || r.Done != 1_000_000 || r.State != JobDone || last.Done != 1_000_000 {
+			t.Errorf("report %+v, last progress %+v, %v", r, last, err)
+		}
+		if c.mostOpen > openAtMost || c.asked != 1_000_000 {
+			t.Errorf("%d were open at a time, %d asked", c.mostOpen, c.asked)
+		}
+		if c.reported == 0 {
+			t.Error("the job never said how far it is")
+		}
+	})
+}
+
+func TestNoMoreIsTouchedThanWasConfirmed(t *testing.T) {
+	t.Parallel()
+	c := &crowd{matches: 100, perLook: 1_000}
+	s := serviceOf(t, c)
+	_, err := s.Run(t.Context(), ann, Bulk{Verb: VerbUnpark, Keys: &KeyFilter{}}, Confirmed{Count: 99}, nil)
+	if plan, ok := PlanOf(err); CodeOf(err) != CodeUnconfirmed || !ok || plan.Count != 100 || c.asked != 0 {
+		t.Errorf("%v, %+v, %d asked", err, plan, c.asked)
+	}
+	_, err = s.Run(t.Context(), ann, Bulk{Verb: VerbUnpark, Keys: &KeyFilter{}}, Confirmed{}, nil)
+	if CodeOf(err) != CodeUnconfirmed {
+		t.Errorf("nothing confirmed: %v", err)
+	}
+}
+
+func TestWithoutItsAuditNothingIsChanged(t *testing.T) {
+	t.Parallel()
+	c := &crowd{matches: 100, perLook: 1_000, failAudit: errors.New("no room")}
+	_, err := serviceOf(t, c).Run(t.Context(), ann, Bulk{Verb: VerbUnpark, Keys: &KeyFilter{}}, Confirmed{Any: true}, nil)
+	if err == nil || !strings.Contains(err.Error(), "nothing was changed") || c.asked != 0 {
+		t.Errorf("%v, %d asked", err, c.asked)
+	}
+}
+
+// What was asked for before an error is taken back, counted and written down.
+func TestAJobThatFailsLeavesNothingOpen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &crowd{matches: 20_000, perLook: 100, failAsking: errors.New("connection reset")}
+		r, err := serviceOf(t, c).Run(t.Context(), ann, Bulk{Verb: VerbUnpark, Keys: &KeyFilter{}}, Confirmed{Any: true}, nil)
+		if err == nil || r.State != JobFailed || c.open != 0 || r.Done+r.Untouched != 20_000 || !strings.Contains(r.Note, "connection reset") {
+			t.Errorf("report %+v, %d open, %v", r, c.open, err)
+		}
+		if len(c.ended) != 2 || !strings.Contains(c.ended[1], "connection reset") {
+			t.Errorf("ends written down: %q", c.ended)
+		}
+	})
+}
+
+// An interrupt in the middle of waiting ends the job with what happened, and the audit is completed though the context is over.
+func TestAnInterruptIsWrittenDown(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &crowd{matches: 10, perLook: 0}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		r, err := serviceOf(t, c).Run(ctx, ann, Bulk{Verb: VerbUnpark, Keys: &KeyFilter{}}, Confirmed{Any: true}, nil)
+		if err != nil || r.State != JobCancelled || r.Untouched != 10 || c.open != 0 {
+			t.Errorf("report %+v, %v", r, err)
+		}
+		if want := []string{"job: 0, 0, cancelled", "audit: 0 of job 7: 0 done, 0 already done, 0 failed, 0 not found, 10 untouched"}; fmt.Sprint(c.ended) != fmt.Sprint(want) {
+			t.Errorf("ends %q, want %q", c.ended, want)
+		}
+	})
+}
+
+// sink is a publisher that loses its client after some calls.
+type sink struct{ calls, loseAt, sent int }
+
+func (s *sink) Open(context.Context) error { return nil }
+func (s *sink) Close()                     {}
+func (s *sink) Republish(_ context.Context, events []Settled, _ string) ([]error, error) {
+	s.calls++
+	errs := make([]error, len(events))
+	if s.calls == s.loseAt {
+		for i := range errs {
+			errs[i] = errors.New("may be in Kafka or not")
+		}
+		return errs, errors.New("the client is gone")
+	}
+	s.sent += len(events)
+	return errs, nil
+}
+
+func TestAReplayKeepsToItsRate(t *testing.T) {
+	t.Parallel()
+	for _, rate := range []int{1, 7, 1_000, 20_000} {
+		synctest.Test(t, func(t *testing.T) {
+			c, p, began := &crowd{matches: int64(rate) * 10}, &sink{}, time.Now()
+			r, err := serviceOf(t, c).Replay(t.Context(), ann, Bulk{Verb: VerbReplay, Events: &EventFilter{}, Reason: "x"}, rate, Confirmed{Any: true}, p, nil)
+			if took := time.Since(began); err != nil || r.Done != c.matches || took < 9*time.Second || took > 11*time.Second {
+				t.Errorf("%d events at %d a second took %s: %+v, %v", c.matches, rate, took, r, err)
+			}
+		})
+	}
+}
+
+func TestAReplayThatLosesItsClientSaysWhereToGoOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, p := &crowd{matches: 1_000}, &sink{loseAt: 3}
+		r, err := serviceOf(t, c).Replay(t.Context(), ann, Bulk{Verb: VerbReplay, Events: &EventFilter{}, Reason: "x"}, 1_000, Confirmed{Any: true}, p, nil)
+		if err == nil || r.State != JobFailed || r.Done != 200 || r.Failed != 100 || r.Untouched != 700 {
+			t.Errorf("report %+v, %v", r, err)
+		}
+	})
+}
+
+func TestASingleRequestThatIsNotCarriedOutInTimeStays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, began := &crowd{overtaken: OvertakenNo}, time.Now()
+		_, err := serviceOf(t, c).Act(t.Context(), ann, Action{Verb: VerbRestore, Event: Ref{ID: 1}, Wait: time.Minute})
+		if CodeOf(err) != CodeUnavailable || time.Since(began) != time.Minute {
+			t.Errorf("after %s: %v", time.Since(began), err)
+		}
+	})
+}
+
+func TestARestoreThatMayOvertakeAsksFirst(t *testing.T) {
+	t.Parallel()
+	for _, answer := range []Overtaken{OvertakenYes, OvertakenUnknown} {
+		c := &crowd{overtaken: answer}
+		_, err := serviceOf(t, c).Act(t.Context(), ann, Action{Verb: VerbRestore, Event: Ref{ID: 1}})
+		if plan, ok := PlanOf(err); CodeOf(err) != CodeUnconfirmed || !ok || plan.Count != 1 {
+			t.Errorf("%s: %v", answer, err)
+		}
+	}
+}
+
+func TestManyReasonsAreCountedTogether(t *testing.T) {
+	t.Parallel()
+	j := &job{reasons: map[string]int64{}}
+	for i := range 50 {
+		j.failed(fmt.Sprint("reason ", i), 2)
+	}
+	list := failures(j.reasons)
+	if j.report.Failed != 100 || len(list) != mostReasons+1 || list[0] != (FailedFor{"other reasons", 60}) {
+		t.Errorf("%d failed, %d reasons, the first %+v", j.report.Failed, len(list), list[0])
+	}
+}
