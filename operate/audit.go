@@ -42,7 +42,9 @@ func (s *Service) audited(ctx context.Context, actor Actor, verb Verb, filter an
 	if done.outcome == "" {
 		done.outcome = "done"
 	}
-	if err != nil {
+	if err != nil && done.affected > 0 {
+		done.outcome += "; then: " + err.Error()
+	} else if err != nil {
 		done.outcome = err.Error()
 	}
 	ctx, cancel := detached(ctx)

@@ -243,6 +243,29 @@ func TestACancelledJobStopsAndSaysWhatHadHappened(t *testing.T) {
 	same(t, "no id", operate.CodeOf(s.Cancel(t.Context(), ann, 0)), operate.CodeInvalid)
 }
 
+// Whoever asks for more after the job was cancelled would leave requests that nobody waits for.
+func TestACancelledJobGetsNoMoreRequests(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	incident(t, db, "shop.a", 3)
+	s := newStore(t, db)
+	job, err := s.StartJob(t.Context(), operate.JobStart{Verb: operate.VerbUnpark, Filter: []byte("{}"), Actor: "ann", Total: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := operate.Bulk{Verb: operate.VerbUnpark, Keys: &operate.KeyFilter{}}
+	if asked, err := s.AskMatching(t.Context(), job, b, "ann", operate.Cursor{}, 2); err != nil || asked.Count != 2 {
+		t.Errorf("asked %+v, %v", asked, err)
+	}
+	if err := s.CancelJob(t.Context(), job, "bob"); err != nil {
+		t.Fatal(err)
+	}
+	if asked, err := s.AskMatching(t.Context(), job, b, "ann", operate.Cursor{}, 2); err != nil || asked.Count != 0 {
+		t.Errorf("asked after the end %+v, %v", asked, err)
+	}
+	same(t, "open requests", openRequestCount(t, db), 0)
+}
+
 // Ctrl-C takes back what nobody has begun.
 func TestAnInterruptedJobTakesItsRequestsBack(t *testing.T) {
 	t.Parallel()

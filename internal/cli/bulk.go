@@ -90,7 +90,7 @@ func (a *app) bulk(cmd *cobra.Command, s *operate.Service, f *bulkFlags, b opera
 			return err
 		}
 		if f.dryRun {
-			return a.printPlan(b, plan, f.json)
+			return a.printBulkPlan(b, plan, f.json)
 		}
 		if plan.Count > 0 {
 			if err := a.agree(cmd.InOrStdin(), b, plan); err != nil {
@@ -188,7 +188,7 @@ func someOf(ids []string) string {
 	return fmt.Sprintf("%s and %d more", strings.Join(ids[:most], ", "), len(ids)-most)
 }
 
-func (a *app) printPlan(b operate.Bulk, p operate.Plan, asJSON bool) error {
+func (a *app) printBulkPlan(b operate.Bulk, p operate.Plan, asJSON bool) error {
 	if asJSON {
 		return json.NewEncoder(a.stdout).Encode(p)
 	}
