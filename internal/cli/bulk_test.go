@@ -1,0 +1,59 @@
+package cli
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/outbox-relay/outbox/operate"
+)
+
+func TestOnlyAYesAgrees(t *testing.T) {
+	t.Parallel()
+	for answer, want := range map[string]int{"y\n": exitOK, " YES \n": exitOK, "yes": exitOK, "n\n": exitUnconfirmed, "": exitUnconfirmed, "yep\n": exitUnconfirmed, "30\n": exitUnconfirmed} {
+		var errs bytes.Buffer
+		a := &app{stderr: &errs}
+		got := exitOK
+		if err := a.ask(strings.NewReader(answer), "Skip 30 events?"); err != nil {
+			got = exitCode(err)
+		}
+		if got != want || errs.String() != "Skip 30 events? [y/N] " {
+			t.Errorf("%q: exit code %d, want %d; asked %q", answer, got, want, errs.String())
+		}
+	}
+}
+
+// Elsewhere than on a terminal there is a line now and then.
+func TestAJobSaysHowFarItIsInLines(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	bar := newJobBar(&out)
+	now := bar.said
+	bar.now = func() time.Time { return now }
+	for i := range 12 {
+		p := operate.Progress{Job: 7, Total: 100, Done: int64(i), Failed: 1}
+		if i < 3 {
+			p = operate.Progress{Done: int64(i * 1000)}
+		}
+		bar.show(p)
+		now = now.Add(2 * time.Second)
+	}
+	bar.end()
+	if want := "job 7: 3 of 100 done, 1 failed\njob 7: 6 of 100 done, 1 failed\njob 7: 9 of 100 done, 1 failed\n"; out.String() != want {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
+func TestAPlanAndAReportDoNotSteerTheTerminal(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	a := &app{stdout: &out}
+	bad := "shop\x1b[31m\r\n"
+	b := operate.Bulk{Verb: operate.VerbSkip, Events: &operate.EventFilter{}}
+	a.describe(&out, b, operate.Plan{Count: 1, Topics: []operate.TopicCount{{Topic: bad, Count: 1}}, Refused: []operate.FailedFor{{Text: bad, Count: 1}}})
+	a.sayReport(operate.Report{Total: 1, Failed: 1, Reasons: []operate.FailedFor{{Text: bad, Count: 1}}})
+	if strings.ContainsAny(out.String(), "\x1b\r") {
+		t.Errorf("printed %q", out.String())
+	}
+}
