@@ -13,8 +13,8 @@ const eager = 100 * time.Millisecond
 
 // Events implements [operate.Lookups]. Every stream gives its first events behind the cursor; the page is the first of all of them.
 func (s *Store) Events(ctx context.Context, limit time.Duration, q operate.EventQuery) (operate.EventPage, error) {
-	began := s.now()
 	return see(ctx, s, limit, "list events", func(ctx context.Context, l survey) (operate.EventPage, error) {
+		began := s.now()
 		p, err := l.events(ctx, q)
 		for err == nil && len(p.Events) == 0 && p.Next != "" && s.now().Sub(began) < eager {
 			q.After = p.Next

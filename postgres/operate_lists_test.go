@@ -76,7 +76,7 @@ func TestKeysAreListedByEachFilterAndInPages(t *testing.T) {
 		"older":   {operate.KeyFilter{MinAge: time.Hour}, []int64{1, 2, 3}},
 		"younger": {operate.KeyFilter{MaxAge: time.Hour}, []int64{4, 5, 6, 7, 8, 9, 10}},
 	} {
-		for _, keys := range []int{50_000, 3} {
+		for _, keys := range []int{20_000, 3} {
 			d.store.windows.keys = keys
 			for _, order := range []operate.Order{operate.OldestFirst, operate.NewestFirst} {
 				q, got := operate.KeyQuery{KeyFilter: c.f, Limit: 2, Order: order}, []int64{}

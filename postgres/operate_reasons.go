@@ -68,7 +68,8 @@ func (l survey) whyParked(ctx context.Context, d *operate.EventDetail) ([]operat
 	}
 	since = since.UTC()
 	if ref == d.Ref() {
-		return []operate.Reason{{Code: operate.ReasonParked, Since: since, Text: fmt.Sprintf("it stops its key since %s (%s: %s)", clock(since), code, reason)}}, nil
+		return []operate.Reason{{Code: operate.ReasonParked, Since: since, Text: fmt.Sprintf(
+			"it stops its key since %s (%s: %s); when that is mended outbox keys unpark lets the key go on, outbox keys skip goes on without it", clock(since), code, reason)}}, nil
 	}
 	return []operate.Reason{{
 		Code: operate.ReasonBehindParked, Since: since, Event: &ref,

@@ -34,7 +34,7 @@ type stream struct {
 // For an event that waits, other tables decide for each row.
 type windows struct{ events, waiting, dead, keys, topics int }
 
-var defaultWindows = windows{events: 20_000, waiting: 10_000, dead: 10_000, keys: 50_000, topics: 50_000}
+var defaultWindows = windows{events: 20_000, waiting: 10_000, dead: 10_000, keys: 20_000, topics: 30_000}
 
 // settledStream is the name of the stream of what is settled, which is most of a table.
 const settledStream = "s"

@@ -19,8 +19,8 @@ func (a *app) topics() *cobra.Command {
 		Short: "List the topics that have events waiting, parked or dead, or cannot be published to",
 		Long: `topics counts, by topic, unpublished and dead events and parked keys, and shows what
 keeps a topic: a relay that can publish nothing to it because it is missing or
-forbidden, or an operator who has paused it. Of each kind it counts at most 50,000, the
-oldest, and says when there are more.`,
+forbidden, or an operator who has paused it. Of each kind it counts at most 30,000, the
+oldest, and says when there are more; outbox status counts further.`,
 		Example: "  outbox topics\n  outbox topics --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			service, done, err := a.looker(cmd, &db)
