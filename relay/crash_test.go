@@ -39,6 +39,7 @@ const (
 	crashAfter = "OUTBOX_TEST_CRASH_AFTER"
 	crashURL   = "OUTBOX_TEST_CRASH_DATABASE"
 	crashKafka = "OUTBOX_TEST_CRASH_BROKERS"
+	crashType  = "OUTBOX_TEST_CRASH_EVENT_TYPE"
 )
 
 // crashChild is the process that dies: TestMain calls it when it finds its variables.
@@ -60,7 +61,7 @@ func crashChild() {
 			select {}
 		}
 	})
-	engine, err := relay.New(source, publisher, cfg)
+	engine, err := relay.New(source, mortal{publisher, os.Getenv(crashType)}, cfg)
 	exitOn(err)
 	exitOn(engine.Run(ctx))
 	os.Exit(0)
@@ -174,21 +175,11 @@ func (c *crashBench) write(t *testing.T, n int) {
 // runChild runs the relay until it kills itself at the step for the after-th time; without a step it drains and ends well.
 func (c *crashBench) runChild(t *testing.T, step string, after int) {
 	t.Helper()
-	// The dead owner's lease has run out, as far as the database can tell.
-	for _, sql := range []string{
-		"UPDATE outbox.lane SET expires_at = clock_timestamp() WHERE owner IS NOT NULL",
-		"UPDATE outbox.relay SET expires_at = clock_timestamp()",
-	} {
-		if _, err := c.pool.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
+	c.expireLeases(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, os.Args[0])
-	cmd.Env = append(os.Environ(), crashStep+"="+step, crashAfter+"="+strconv.Itoa(after), crashURL+"="+c.url, crashKafka+"="+strings.Join(c.brokers, ","))
 	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd := c.command(ctx, &out, crashStep+"="+step, crashAfter+"="+strconv.Itoa(after))
 	done := make(chan error, 1)
 	go func() { done <- cmd.Run() }()
 	for {
@@ -201,6 +192,27 @@ func (c *crashBench) runChild(t *testing.T, step string, after int) {
 			if step != "" {
 				c.write(t, 1)
 			}
+		}
+	}
+}
+
+// command is a relay in a process of its own.
+func (c *crashBench) command(ctx context.Context, out *bytes.Buffer, env ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	cmd.Env = append(append(os.Environ(), crashAfter+"=0", crashURL+"="+c.url, crashKafka+"="+strings.Join(c.brokers, ",")), env...)
+	cmd.Stdout, cmd.Stderr = out, out
+	return cmd
+}
+
+// expireLeases has the dead owner's lease run out, as far as the database can tell.
+func (c *crashBench) expireLeases(t *testing.T) {
+	t.Helper()
+	for _, sql := range []string{
+		"UPDATE outbox.lane SET expires_at = clock_timestamp() WHERE owner IS NOT NULL",
+		"UPDATE outbox.relay SET expires_at = clock_timestamp()",
+	} {
+		if _, err := c.pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
 		}
 	}
 }
