@@ -231,3 +231,29 @@ func TestDatabaseErrorsUnderCareLoseNothing(t *testing.T) {
 		}
 	}
 }
+
+func TestKeyUnderCareHasOneWindowAtATimeAndASuspectGoesAlone(t *testing.T) {
+	t.Parallel()
+	c := newCareful(1, 1000)
+	c.add([]int32{0})
+	first, suspect, last := fromTo(1, 60, keyA), fromTo(61, 61, keyB), fromTo(62, 63, keyC)
+	c.suspect(Failing{Key: keyB, Event: suspect[0].Ref(), Crashes: 2})
+	if others := c.take(slices.Concat(first, suspect, last)); len(others) != 0 {
+		t.Fatalf("%d events are let through without care", len(others))
+	}
+	want := func(step string, try, behind int) {
+		t.Helper()
+		if w := c.next(); len(w.try) != try || len(w.behind) != behind {
+			t.Errorf("%s: %d events to try, %d behind a failure; want %d, %d", step, len(w.try), len(w.behind), try, behind)
+		}
+	}
+	want("first window", 50, 0)
+	want("the key has no outcome yet: the suspect", 1, 0)
+	want("the others", 2, 0)
+	for _, e := range first[:49] {
+		c.answered(e, nil)
+	}
+	want("one outcome is missing", 0, 0)
+	c.answered(first[49], failure(ClassEvent))
+	want("behind the failure", 0, 10)
+}

@@ -84,6 +84,24 @@ func TestEventIsMovedOnlyAfterItsLetterIsAcknowledged(t *testing.T) {
 	})
 }
 
+func TestStopWaitsForTheAnswerToALetter(t *testing.T) {
+	inWorld(t, func(w *world) {
+		bad := w.table.insert(keyA)
+		answer := newHeld()
+		r := w.relay(Config{Policies: deadLetter("dead")})
+		r.publisher.fail = rejects(bad)
+		r.publisher.holdLetter = answer.let
+		r.start()
+		w.until("failed", func() bool { return r.Stats().Errors[ClassEvent] == 1 })
+		after(time.Second)
+		time.AfterFunc(time.Second, answer.letGo)
+		r.wantStopped()
+		if len(w.table.deadEvents()) != 1 {
+			t.Error("the event whose letter was acknowledged while the relay stopped was not moved")
+		}
+	})
+}
+
 func TestDeadLetterTopicThatFailsParksTheKeyAndSaysSo(t *testing.T) {
 	inWorld(t, func(w *world) {
 		bad := w.table.insert(keyA)
@@ -311,7 +329,10 @@ func TestOnceGoesOnBehindEventsThatAreGivenUp(t *testing.T) {
 				bad = append(bad, e)
 			}
 		}
+		answer := newHeld()
+		time.AfterFunc(5*time.Second, answer.letGo)
 		r := w.relay(Config{Once: true, Policies: deadLetter("dead")})
+		r.publisher.holdLetter = answer.let
 		r.publisher.fail = rejects(bad...)
 		if err := <-r.start().ran; err != nil {
 			t.Errorf("run: %v", err)
