@@ -68,20 +68,11 @@ SELECT n, false, stop IS NOT NULL FROM target UNION ALL SELECT n, true, stop IS 
 // bury moves unpublished events to outbox.dead_event in one statement, and says of each what became of it. A key that was parked because of one of them is so no
 // longer. The transaction must keep out whoever could publish them, and run under plainPlan. No event may be given twice.
 func bury(ctx context.Context, tx pgx.Tx, row sourceRow, deaths []death) ([]burial, error) {
-	n := len(deaths)
-	ids, eventIDs := make([]int64, n), make([]string, n)
-	topics, keys, hashes, lanes := make([]string, n), make([]string, n), make([][]byte, n), make([]int32, n)
-	codes, reasons, by, attempts := make([]string, n), make([]string, n), make([]string, n), make([]int32, n)
-	for i, d := range deaths {
-		ids[i], eventIDs[i] = d.ref.ID, d.ref.EventID.String()
-		topics[i], keys[i], hashes[i], lanes[i] = d.key.Topic, d.key.PartitionKey, keyHash(d.key), relay.Lane(d.key.PartitionKey, row.lanes)
-		codes[i], reasons[i], by[i], attempts[i] = d.code, row.storable(d.reason), row.storable(d.by), d.attempts
-	}
-	rows, err := tx.Query(ctx, fmt.Sprintf(burySQL, row.table.sql()), row.id, ids, eventIDs, topics, keys, hashes, lanes, codes, reasons, by, attempts)
+	rows, err := tx.Query(ctx, fmt.Sprintf(burySQL, row.table.sql()), buryArgs(row, deaths)...)
 	if err != nil {
 		return nil, fmt.Errorf("move events to outbox.dead_event: %w", err)
 	}
-	became := make([]burial, n)
+	became := make([]burial, len(deaths))
 	var at int
 	var moved, stopped bool
 	_, err = pgx.ForEachRow(rows, []any{&at, &moved, &stopped}, func() error {
@@ -95,4 +86,18 @@ func bury(ctx context.Context, tx pgx.Tx, row sourceRow, deaths []death) ([]buri
 		return nil, fmt.Errorf("move events to outbox.dead_event: %w", err)
 	}
 	return became, nil
+}
+
+// buryArgs are the parameters of burySQL. Ids of events are sent as text: a pool that prepares nothing cannot send others.
+func buryArgs(row sourceRow, deaths []death) []any {
+	n := len(deaths)
+	ids, eventIDs := make([]int64, n), make([]string, n)
+	topics, keys, hashes, lanes := make([]string, n), make([]string, n), make([][]byte, n), make([]int32, n)
+	codes, reasons, by, attempts := make([]string, n), make([]string, n), make([]string, n), make([]int32, n)
+	for i, d := range deaths {
+		ids[i], eventIDs[i] = d.ref.ID, d.ref.EventID.String()
+		topics[i], keys[i], hashes[i], lanes[i] = d.key.Topic, d.key.PartitionKey, keyHash(d.key), relay.Lane(d.key.PartitionKey, row.lanes)
+		codes[i], reasons[i], by[i], attempts[i] = d.code, row.storable(d.reason), row.storable(d.by), d.attempts
+	}
+	return []any{row.id, ids, eventIDs, topics, keys, hashes, lanes, codes, reasons, by, attempts}
 }
