@@ -10,8 +10,8 @@ import (
 	"github.com/outbox-relay/outbox/relay"
 )
 
-// asked writes down a request about an event and carries out what is open; it returns the outcome and the error.
-func asked(t *testing.T, db *pgxpool.Pool, s *Source, c relay.Claim, verb string, key relay.Key, ref relay.Ref) (outcome, problem string) {
+// askedFor writes down a request about an event and carries out what is open; it returns the outcome and the error.
+func askedFor(t *testing.T, db *pgxpool.Pool, s *Source, c relay.Claim, verb string, key relay.Key, ref relay.Ref) (outcome, problem string) {
 	t.Helper()
 	id := queryOne[int64](t, db, `
 INSERT INTO outbox.request (source, verb, topic, partition_key, requested_by, reason, id_of_event, event_id)
@@ -40,17 +40,17 @@ func TestADeadEventComesBackAsItWas(t *testing.T) {
 	refs := insert(t, db, orders, 3)
 	exec(t, db, `UPDATE outbox_event SET headers = '{"a": 1e400, "b": null}', tags = '{x,"y z",NULL}', created_at = '2020-01-01 00:00:00.123456+05' WHERE id = $1`, refs[1].ID)
 	row := queryOne[string](t, db, `SELECT e::text FROM outbox_event e WHERE id = $1`, refs[1].ID)
-	outcome, problem := asked(t, db, s, c, VerbDead, orders, refs[1])
+	outcome, problem := askedFor(t, db, s, c, VerbDead, orders, refs[1])
 	wantOutcome(t, outcome, problem, "dead: event "+refs[1].EventID.String())
 	same(t, "code, reason, who", queryOne[[]string](t, db, `SELECT array[code, reason, died_by] FROM outbox.dead_event`), []string{"DEAD", "why not", "ann"})
-	outcome, problem = asked(t, db, s, c, VerbRestore, orders, refs[1])
+	outcome, problem = askedFor(t, db, s, c, VerbRestore, orders, refs[1])
 	wantOutcome(t, outcome, problem, fmt.Sprintf("restored: event %s (id %d) goes out in its place", refs[1].EventID, refs[1].ID))
 	same(t, "the row", queryOne[string](t, db, `SELECT e::text FROM outbox_event e WHERE id = $1`, refs[1].ID), row)
 	same(t, "dead events", queryOne[int](t, db, `SELECT count(*) FROM outbox.dead_event`), 0)
-	outcome, problem = asked(t, db, s, c, VerbRestore, orders, refs[1])
+	outcome, problem = askedFor(t, db, s, c, VerbRestore, orders, refs[1])
 	wantOutcome(t, outcome, problem, OutcomeAlready, "is in the table and unpublished")
 	settle(t, s, refs[1:2])
-	outcome, problem = asked(t, db, s, c, VerbRestore, orders, refs[1])
+	outcome, problem = askedFor(t, db, s, c, VerbRestore, orders, refs[1])
 	wantOutcome(t, outcome, problem, OutcomeAlready, "is in the table and published since")
 }
 
@@ -62,8 +62,8 @@ func TestAPayloadOfNullComesBack(t *testing.T) {
 	c := claim(t, s, owner("a"))
 	refs := insert(t, db, orders, 1)
 	exec(t, db, `UPDATE outbox_event SET payload = 'null'`)
-	asked(t, db, s, c, VerbSkip, orders, refs[0])
-	outcome, problem := asked(t, db, s, c, VerbRestore, orders, refs[0])
+	askedFor(t, db, s, c, VerbSkip, orders, refs[0])
+	outcome, problem := askedFor(t, db, s, c, VerbRestore, orders, refs[0])
 	wantOutcome(t, outcome, problem, "restored")
 	same(t, "payload", queryOne[string](t, db, `SELECT payload::text FROM outbox_event`), "null")
 }
@@ -75,21 +75,21 @@ func TestARestoreSaysWhenNewerEventsAreOut(t *testing.T) {
 	c := claim(t, s, owner("a"))
 	refs := insert(t, db, orders, 2)
 	other := insert(t, db, relay.Key{Topic: orders.Topic, PartitionKey: "another"}, 1)
-	asked(t, db, s, c, VerbDead, orders, refs[0])
+	askedFor(t, db, s, c, VerbDead, orders, refs[0])
 	settle(t, s, other)
-	outcome, _ := asked(t, db, s, c, VerbRestore, orders, refs[0])
+	outcome, _ := askedFor(t, db, s, c, VerbRestore, orders, refs[0])
 	same(t, "outcome before", outcome, fmt.Sprintf("restored: event %s (id %d) goes out in its place", refs[0].EventID, refs[0].ID))
-	asked(t, db, s, c, VerbDead, orders, refs[0])
+	askedFor(t, db, s, c, VerbDead, orders, refs[0])
 	settle(t, s, refs[1:])
-	outcome, _ = asked(t, db, s, c, VerbRestore, orders, refs[0])
+	outcome, _ = askedFor(t, db, s, c, VerbRestore, orders, refs[0])
 	wantText(t, textError(outcome), "; newer events of its key are published already")
 }
 
 func TestARestoredEventOfAParkedKeyWaits(t *testing.T) {
 	t.Parallel()
 	db, s, c, refs := stopped(t)
-	asked(t, db, s, c, VerbDead, orders, refs[1])
-	outcome, problem := asked(t, db, s, c, VerbRestore, orders, refs[1])
+	askedFor(t, db, s, c, VerbDead, orders, refs[1])
+	outcome, problem := askedFor(t, db, s, c, VerbRestore, orders, refs[1])
 	wantOutcome(t, outcome, problem, "waits in its place until its key, which is parked at event "+refs[0].EventID.String())
 	same(t, "parked keys", len(parkedKeys(t, s)), 1)
 }
@@ -118,11 +118,11 @@ func TestWhatCannotBeRestoredSaysWhy(t *testing.T) {
 			s := openSource(t, db, Config{})
 			mine := claim(t, s, owner("a"))
 			refs := insert(t, db, orders, 1)
-			asked(t, db, s, mine, VerbDead, orders, refs[0])
+			askedFor(t, db, s, mine, VerbDead, orders, refs[0])
 			if _, err := db.Exec(t.Context(), c.change, pgx.QueryExecModeSimpleProtocol); err != nil {
 				t.Fatal(err)
 			}
-			outcome, problem := asked(t, db, s, mine, VerbRestore, orders, refs[0])
+			outcome, problem := askedFor(t, db, s, mine, VerbRestore, orders, refs[0])
 			wantOutcome(t, outcome, problem, c.outcome, c.parts...)
 			back := 0
 			if c.outcome == "restored" {
@@ -177,14 +177,14 @@ func TestWhatBecomesOfSingleEvents(t *testing.T) {
 		{VerbRestore, orders, unknown, OutcomeNotFound, []string{"4711"}},
 		{VerbSkip, free, relay.Ref{ID: idle[1].ID}, OutcomeNotFound, nil},
 	} {
-		outcome, problem := asked(t, db, s, c, step.verb, step.key, step.ref)
+		outcome, problem := askedFor(t, db, s, c, step.verb, step.key, step.ref)
 		wantOutcome(t, outcome, problem, step.want, step.parts...)
 	}
 	same(t, "parked keys", parkedKeys(t, s), nil)
 	settle(t, s, idle[1:])
-	outcome, problem := asked(t, db, s, c, VerbSkip, free, idle[1])
+	outcome, problem := askedFor(t, db, s, c, VerbSkip, free, idle[1])
 	wantOutcome(t, outcome, problem, OutcomeRefused, "is published since")
-	outcome, problem = asked(t, db, s, c, VerbRetry, free, idle[1])
+	outcome, problem = askedFor(t, db, s, c, VerbRetry, free, idle[1])
 	wantOutcome(t, outcome, problem, OutcomeAlready, "is published since")
 }
 
@@ -197,10 +197,10 @@ func TestRetryMakesAWaitingEventDue(t *testing.T) {
 	refs := insert(t, db, orders, 1)
 	exec(t, db, `INSERT INTO outbox.failure (source, id, event_id, topic, partition_key, lane, attempts, next_attempt_at)
 SELECT id, $1, $2, $3, $4, 0, 3, clock_timestamp() + interval '1 hour' FROM outbox.source`, refs[0].ID, refs[0].EventID, orders.Topic, orders.PartitionKey)
-	outcome, problem := asked(t, db, s, c, VerbRetry, orders, refs[0])
+	outcome, problem := askedFor(t, db, s, c, VerbRetry, orders, refs[0])
 	wantOutcome(t, outcome, problem, "retried: it is tried again now")
 	same(t, "due", queryOne[bool](t, db, `SELECT next_attempt_at <= clock_timestamp() FROM outbox.failure`), true)
-	asked(t, db, s, c, VerbDead, orders, refs[0])
+	askedFor(t, db, s, c, VerbDead, orders, refs[0])
 	same(t, "attempts", queryOne[int](t, db, `SELECT attempts FROM outbox.dead_event`), 3)
 	same(t, "records of attempts", queryOne[int](t, db, `SELECT count(*) FROM outbox.failure`), 0)
 }

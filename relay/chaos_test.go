@@ -52,6 +52,10 @@ func (c *chaos) settleDown() {
 // unless another relay settled it late.
 func (c *chaos) landed(e *Event) {
 	c.seen[e.Ref()]++
+	if c.table.everDead(e.Ref()) {
+		// It may come after newer events of its key, and out of a client that was destroyed before it was given up.
+		return
+	}
 	if c.seen[e.Ref()] == 1 {
 		if last := c.delivered[e.Key()]; e.ID < last {
 			c.t.Errorf("seed %d: key %v turned: event %d came after %d", c.seed, e.Key(), e.ID, last)
@@ -148,8 +152,10 @@ func (c *chaos) write(open map[Key]*fakeRow) {
 	c.table.commit(row)
 }
 
-// operate releases parked keys and changes topics.
+// operate releases parked keys, changes topics, gives events up and restores them, and pauses and resumes at random; nothing stays paused in the calm.
 func (c *chaos) operate() {
+	c.pauseSome()
+	c.giveUpSome()
 	for _, key := range c.table.parkedKeys() {
 		c.table.request("retry", key)
 	}
@@ -170,6 +176,29 @@ func (c *chaos) end(r *running) {
 	r.cancel()
 	<-r.ended
 	c.resigned += r.log.count(errResigned.Error())
+}
+
+// pauseSome changes what is paused.
+func (c *chaos) pauseSome() {
+	all := []Pause{{Scope: PauseSource}}
+	for i := range 3 {
+		all = append(all, Pause{Scope: PauseTopic, Topic: fmt.Sprint("topic ", i)}, Pause{Scope: PauseKey, Topic: fmt.Sprint("topic ", i), PartitionKey: fmt.Sprint("key ", i)})
+	}
+	for _, p := range all {
+		c.table.setPaused(p, c.odds(5))
+	}
+}
+
+// giveUpSome asks to give up some unpublished events, and to restore those that were.
+func (c *chaos) giveUpSome() {
+	for _, e := range c.table.givenUp() {
+		c.table.requestEvent("restore", e)
+	}
+	for range 3 {
+		if e := c.table.someUnpublished(c.draw); e != nil && c.odds(2) {
+			c.table.requestEvent("skip", e)
+		}
+	}
 }
 
 func (c *chaos) run() {
@@ -201,7 +230,7 @@ func (c *chaos) run() {
 		if c.table.requestsOpen() == 0 {
 			c.operate()
 		}
-		return c.table.open() == 0
+		return c.table.open() == 0 && len(c.table.givenUp()) == 0
 	})
 	for _, r := range relays {
 		c.end(r)

@@ -299,7 +299,7 @@ func (s *fakeSource) carryOut(r fakeRequest, done *Carried) {
 		if row.published || row.event.EventID != r.ref.EventID {
 			return
 		}
-		row.published, row.dead = true, true
+		row.published, row.dead, row.everDead = true, true, true
 		if parked = parked && p.Event == r.ref; !parked {
 			done.Changed = append(done.Changed, r.key)
 			return

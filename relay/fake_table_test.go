@@ -33,8 +33,8 @@ type fakeRow struct {
 	// late tells that it was settled by a relay whose lane was another's by then: one that had lost its connection between the acknowledgement and
 	// the settle. The other may have read the row before and publish it again.
 	late bool
-	// dead tells that it was given up: published is set too, and it may come back.
-	dead bool
+	// dead tells that it was given up: published is set too, and it may come back; everDead that it was once.
+	dead, everDead bool
 	// forgotten rows are passed over by the cursor without a trace.
 	forgotten bool
 	// unsettleable rows refuse to be marked.
@@ -105,6 +105,35 @@ func (f *fakeTable) settledInTime(ref Ref) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.row(ref).published && !f.row(ref).late
+}
+
+func (f *fakeTable) everDead(ref Ref) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.row(ref).everDead
+}
+
+// givenUp returns the events that operators have given up.
+func (f *fakeTable) givenUp() (events []*Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, row := range f.rows {
+		if row.dead {
+			events = append(events, row.event)
+		}
+	}
+	return events
+}
+
+// someUnpublished returns one of the unpublished events, drawn at random; nil when there is none.
+func (f *fakeTable) someUnpublished(draw func(n int) int) *Event {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	events := f.unpublished(0, int64(len(f.rows)))
+	if len(events) == 0 {
+		return nil
+	}
+	return events[draw(len(events))]
 }
 
 // open returns how many committed events are not settled.

@@ -27,6 +27,8 @@ type gateModel struct {
 
 	// mine are the lanes that the gate has, leaving included; the others are another relay's, which publishes at once.
 	mine, leaving []int32
+	// paused is what an operator keeps back.
+	paused []Pause
 	// calm lets everything succeed.
 	calm bool
 }
@@ -57,7 +59,7 @@ func (m *gateModel) key() Key {
 
 func (m *gateModel) step() {
 	m.now = m.now.Add(time.Duration(m.rand.IntN(100)) * time.Millisecond)
-	switch m.rand.IntN(12) {
+	switch m.rand.IntN(13) {
 	case 0, 1, 2:
 		m.table.insert(m.key())
 	case 3, 4:
@@ -74,7 +76,28 @@ func (m *gateModel) step() {
 		m.rival()
 	case 11:
 		m.exchange()
+	case 12:
+		m.pause()
 	}
+}
+
+// pause pauses or resumes the source, a topic or a key.
+func (m *gateModel) pause() {
+	key := m.key()
+	p := []Pause{{Scope: PauseSource}, {Scope: PauseTopic, Topic: key.Topic}, {Scope: PauseKey, Topic: key.Topic, PartitionKey: key.PartitionKey}}[m.rand.IntN(3)]
+	if at := slices.Index(m.paused, p); at >= 0 {
+		m.paused = slices.Delete(m.paused, at, at+1)
+	} else if !m.calm {
+		m.paused = append(m.paused, p)
+	}
+	m.gate.setPauses(m.paused)
+}
+
+// isPaused tells whether anything keeps the key back.
+func (m *gateModel) isPaused(key Key) bool {
+	return slices.ContainsFunc(m.paused, func(p Pause) bool {
+		return p.Scope == PauseSource || p.Topic == key.Topic && (p.Scope == PauseTopic || p.PartitionKey == key.PartitionKey)
+	})
 }
 
 // rival is the other relay: it publishes and settles everything of the lanes that are not the gate's.
@@ -135,6 +158,9 @@ func (m *gateModel) read() {
 		m.answer()
 		m.settle()
 		m.exchange()
+		if m.rand.IntN(3) == 0 {
+			m.pause()
+		}
 	}
 	m.ready(m.gate.admit(batch.Events))
 }
@@ -148,6 +174,9 @@ func (m *gateModel) ready(events []*Event) {
 	for key, call := range calls {
 		if !slices.Contains(m.mine, m.table.lane(key)) {
 			m.fatal("%v of %v goes out, and its lane is the other relay's", ids(call), key)
+		}
+		if m.isPaused(key) {
+			m.fatal("%v of %v goes out, and it is paused", ids(call), key)
 		}
 		if n := len(m.outstanding[key]); n > 0 {
 			m.fatal("%v goes out while %d of %v are outstanding", ids(call), n, key)
@@ -242,6 +271,8 @@ func (m *gateModel) release() {
 // finish lets everything succeed and checks that nothing was forgotten.
 func (m *gateModel) finish() {
 	m.calm = true
+	m.paused = nil
+	m.gate.setPauses(nil)
 	if len(m.leaving) > 0 {
 		m.gate.gain(m.leaving)
 		m.leaving = nil
