@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
@@ -30,51 +31,54 @@ func (o Overtaken) sentence() string {
 	return ""
 }
 
-// How many rows behind all events together, and behind each, are looked through.
+// How many rows are looked through, from the oldest of the events on, and for how long: rows that were deleted are passed too, and while an old snapshot is held
+// those may be many more.
 const (
-	overtakenRows   = 100_000
-	overtakenAtMost = 20_000
-	overtakenLeast  = 20
+	overtakenRows = 50_000
+	overtakenTime = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('statement_timeout', '1s', true)`
 )
 
-// overtakenBy looks at the rows behind events in the order of the primary key. Rows that are gone, settled by deleting or pruned, tell nothing.
+// overtakenBy looks at the rows behind events in the order of the primary key, once for all. Rows that are gone, settled by deleting or pruned, tell nothing.
 func overtakenBy(ctx context.Context, db runner, row sourceRow, keys []relay.Key, ids []int64) ([]Overtaken, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
-	window := max(overtakenLeast, min(overtakenAtMost, overtakenRows/len(ids)))
 	topics, partitionKeys := make([]string, len(keys)), make([]string, len(keys))
 	for i, k := range keys {
 		topics[i], partitionKeys[i] = k.Topic, k.PartitionKey
 	}
-	answers := make([]Overtaken, len(ids))
+	answers := slices.Repeat([]Overtaken{OvertakenUnknown}, len(ids))
 	err := inTx(ctx, db, func(ctx context.Context, tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, plainPlan); err != nil {
+		if _, err := tx.Exec(ctx, overtakenTime); err != nil {
 			return err
 		}
 		rows, err := tx.Query(ctx, fmt.Sprintf(`
-SELECT u.n, coalesce(w.newer, false), w.looked = $4::integer
+WITH behind AS MATERIALIZED (
+    SELECT t.id, t.topic::text AS topic, t.partition_key::text AS key, t.published_at FROM %s t WHERE t.id > $4::bigint ORDER BY t.id LIMIT $5::integer
+)
+SELECT u.n, (SELECT count(*) FROM behind) = $5::integer, coalesce(b.newest > u.id, false)
 FROM unnest($1::bigint[], $2::text[], $3::text[]) WITH ORDINALITY u(id, topic, key, n)
-CROSS JOIN LATERAL (
-    SELECT bool_or(s.published_at IS NOT NULL AND s.topic::text = u.topic AND s.partition_key::text = u.key) AS newer, count(*) AS looked
-    FROM (SELECT t.published_at, t.topic, t.partition_key FROM %s t WHERE t.id > u.id ORDER BY t.id LIMIT $4::integer) s) w`, row.table.sql()),
-			ids, topics, partitionKeys, window)
+LEFT JOIN (SELECT topic, key, max(id) AS newest FROM behind WHERE published_at IS NOT NULL GROUP BY topic, key) b ON b.topic = u.topic AND b.key = u.key`, row.table.sql()),
+			ids, topics, partitionKeys, slices.Min(ids), overtakenRows)
 		if err != nil {
 			return err
 		}
 		var n int
-		var newer, cut bool
-		_, err = pgx.ForEachRow(rows, []any{&n, &newer, &cut}, func() error {
+		var cut, newer bool
+		_, err = pgx.ForEachRow(rows, []any{&n, &cut, &newer}, func() error {
 			switch {
 			case newer:
 				answers[n-1] = OvertakenYes
-			case cut:
-				answers[n-1] = OvertakenUnknown
+			case !cut:
+				answers[n-1] = OvertakenNo
 			}
 			return nil
 		})
 		return err
 	})
+	if isBusy(err) && ctx.Err() == nil {
+		return slices.Repeat([]Overtaken{OvertakenUnknown}, len(ids)), nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("look for newer events of %s: %w", row.table, err)
 	}

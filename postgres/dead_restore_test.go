@@ -137,7 +137,7 @@ func TestOneThatCannotBeRestoredKeepsNoOther(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
 	exec(t, db, `ALTER TABLE outbox_event ADD COLUMN tenant text NOT NULL DEFAULT '1'`)
-	incident(t, db, 50, VerbDead, true)
+	parkMany(t, db, 50, VerbDead, true)
 	s := openSource(t, db, Config{})
 	c := claim(t, s, owner("a"))
 	carryOutAll(t, s, c)

@@ -15,8 +15,8 @@ import (
 	"github.com/outbox-relay/outbox/relay"
 )
 
-// incident parks n keys, each at its only event, and asks for a verb on all of them: on the keys, or on the events.
-func incident(t testing.TB, db *pgxpool.Pool, n int, verb string, onEvents bool) {
+// parkMany parks n keys, each at its only event, and asks for a verb on all of them: on the keys, or on the events.
+func parkMany(t testing.TB, db *pgxpool.Pool, n int, verb string, onEvents bool) {
 	t.Helper()
 	for _, sql := range []string{`
 INSERT INTO outbox_event (event_id, aggregate_type, aggregate_id, event_type, payload, topic, partition_key)
@@ -78,7 +78,7 @@ func TestManyRequestsTakeFewStatements(t *testing.T) {
 		t.Run(c.verb, func(t *testing.T) {
 			t.Parallel()
 			db := newDatabase(t)
-			incident(t, db, keys, c.verb, c.onEvents)
+			parkMany(t, db, keys, c.verb, c.onEvents)
 			count := &counter{}
 			s := openSource(t, reconfigured(t, db, func(cfg *pgxpool.Config) { cfg.ConnConfig.Tracer = count }), Config{})
 			mine := claim(t, s, owner("a"))
@@ -107,7 +107,7 @@ func TestRequestsThatAreNotReadyKeepNobodyWaiting(t *testing.T) {
 	t.Parallel()
 	const keys = 3 * firstBatch
 	db := newDatabase(t)
-	incident(t, db, keys, VerbUnpark, false)
+	parkMany(t, db, keys, VerbUnpark, false)
 	s := openSource(t, db, Config{})
 	c := claim(t, s, owner("a"))
 	last := fmt.Sprintf("order-%d", keys)
@@ -137,7 +137,7 @@ func TestABadRowFailsAlone(t *testing.T) {
 	t.Parallel()
 	const keys = 100
 	db := newDatabase(t)
-	incident(t, db, keys, VerbSkip, true)
+	parkMany(t, db, keys, VerbSkip, true)
 	exec(t, db, `
 CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -157,7 +157,7 @@ END $$`)
 func TestARowThatTheTableKeepsIsRefused(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	incident(t, db, 2, VerbDead, true)
+	parkMany(t, db, 2, VerbDead, true)
 	exec(t, db, `CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF old.id = 1 THEN RETURN NULL; END IF; RETURN old; END $$`)
 	exec(t, db, `CREATE TRIGGER keep BEFORE DELETE ON outbox_event FOR EACH ROW EXECUTE FUNCTION keep()`)
 	s := openSource(t, db, Config{})
@@ -170,7 +170,7 @@ func TestARowThatTheTableKeepsIsRefused(t *testing.T) {
 func TestALockedRowStaysForLater(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
-	incident(t, db, 3, VerbSkip, true)
+	parkMany(t, db, 3, VerbSkip, true)
 	s := openSource(t, db, Config{})
 	c := claim(t, s, owner("a"))
 	tx, err := db.Begin(t.Context())
@@ -233,7 +233,7 @@ func TestGivingUpNeverScansTheTable(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
 	exec(t, db, `ALTER TABLE outbox_event SET (autovacuum_enabled = off)`)
-	incident(t, db, 30_000, VerbSkip, true)
+	parkMany(t, db, 30_000, VerbSkip, true)
 	row := sourceRow{table: tableName{"public", "outbox_event"}, lanes: 8}
 	args := buryArgs(row, make([]death, 2000))
 	for _, state := range []string{"SELECT 1", "ANALYZE outbox_event", "UPDATE outbox_event SET published_at = now() WHERE id < 29000"} {
