@@ -14,12 +14,14 @@ import (
 func (a *app) events() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "events",
-		Short: "Look at events: where they are, and why they do not move",
+		Short: "Look at events and why they do not move; try them again, give them up, put them back",
 		Long: `An event is pending until it is in Kafka and settled, then published. Of the pending
 ones, an event is parked when it stops its key, and waiting when it is behind such a
 one, or waits for its next attempt. One that was given up is dead.`,
 		Example: `  outbox events list --state parked
-  outbox events show 4711`,
+  outbox events show 4711
+  outbox events retry --topic order-service.order.confirmed
+  outbox events skip 4711 --reason "sent by hand"`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(a.eventsList(), a.eventsShow())

@@ -20,9 +20,10 @@ before stays so.
 
 Mend the cause (raise the topic's max.message.bytes, correct the row) and unpark
 the key: its events are published in order. Or skip the event: it is moved whole
-to outbox.dead_event, and the key goes on without it.`,
+to outbox.dead_event, and the key goes on without it. Both take one key, or filters.`,
 		Example: `  outbox keys list
   outbox keys unpark --topic order-service.order.confirmed --key order-17
+  outbox keys unpark --topic order-service.order.confirmed
   outbox keys skip --topic order-service.order.confirmed --key order-17 --reason "too large, sent by hand"`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
