@@ -31,7 +31,6 @@ func (s settings) relayRights(role string) string {
 		grant("SELECT, UPDATE (first_published_at)", "outbox.source", to),
 		grant("SELECT, UPDATE", "outbox.lane", to),
 		grant("SELECT, INSERT, UPDATE, DELETE", "outbox.relay, outbox.parked_key, outbox.held_topic, outbox.failure, outbox.dead_event", to),
-		grant("SELECT, INSERT, DELETE", "outbox.released", to),
 		grant("SELECT, UPDATE (done_at, outcome, error)", "outbox.request", to),
 		grant("SELECT", "outbox.pause", to),
 		grant("SELECT, INSERT, UPDATE", "outbox.retention", to),

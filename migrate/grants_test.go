@@ -83,7 +83,6 @@ func TestTheRelaysRightsAreEnoughAndNoMore(t *testing.T) {
 		"UPDATE outbox.request SET done_at = now(), outcome = 'done', error = NULL",
 		`INSERT INTO outbox.dead_event (source, id, event_id, topic, partition_key, lane, event, code, reason, died_by)
 			SELECT `+source+`, 1, gen_random_uuid(), 't', 'k', 0, '{}', 'c', 'r', 'me' ON CONFLICT (source, id, event_id) DO UPDATE SET reason = ''`,
-		"DELETE FROM outbox.released",
 	)
 	forbidden(t, c,
 		insertInto(r),

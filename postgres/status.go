@@ -89,9 +89,11 @@ type Status struct {
 	// LastPublished is when an event was last published, as far as the newest rows and those before the oldest unpublished one tell;
 	// zero when they tell nothing, as always in a source that deletes.
 	LastPublished time.Time
-	Topics        []TopicStatus
-	Lanes         []LaneStatus
-	Relays        []RelayStatus
+	// Pauses is what operators have paused, the oldest first.
+	Pauses []relay.Pause
+	Topics []TopicStatus
+	Lanes  []LaneStatus
+	Relays []RelayStatus
 }
 
 // Backlog returns what waits, cheaply enough for every scrape: it counts to 100,000 and gives up after 3 s. It uses a connection of
@@ -146,7 +148,7 @@ func (w watcher) run(ctx context.Context, fn func(context.Context, *pgx.Conn) er
 func readStatus(ctx context.Context, db runner, row sourceRow) (Status, error) {
 	return glance(ctx, db, row, statusTimeout, func(ctx context.Context, tx pgx.Tx) (Status, error) {
 		st := Status{Table: row.table.String(), SourceID: row.id}
-		var errs [6]error
+		var errs [7]error
 		st.Backlog, errs[0] = readBacklog(ctx, tx, row, statusLimit)
 		st.Topics, errs[1] = readTopics(ctx, tx, row)
 		st.Lanes, errs[2] = readLanes(ctx, tx, row.id)
@@ -155,6 +157,9 @@ func readStatus(ctx context.Context, db runner, row sourceRow) (Status, error) {
 		errs[5] = tx.QueryRow(ctx, `
 SELECT now(), coalesce(first_published_at, '0001-01-01 00:00:00+00') FROM outbox.source WHERE id = $1`, row.id).
 			Scan(&st.At, &st.FirstPublished)
+		var paused relay.Pauses
+		paused, errs[6] = pausesOf(ctx, tx.Conn(), row.id)
+		st.Pauses = paused.All
 		return st, firstError(errs[:]...)
 	})
 }

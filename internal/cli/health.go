@@ -57,9 +57,17 @@ func report(states []sourceState, several bool, check func(sourceState) error) (
 			fmt.Fprintln(&b, oneLine(err))
 			continue
 		}
-		fmt.Fprintln(&b, "ok")
+		fmt.Fprintln(&b, "ok"+pausedNote(s))
 	}
 	return b.String(), ok
+}
+
+// pausedNote says that an operator has paused the source: the relay is as ready as it can be then.
+func pausedNote(s sourceState) string {
+	if s.Made && s.Engine.Stats().Paused {
+		return ", paused by an operator"
+	}
+	return ""
 }
 
 // oneLine says an error with its remedy in one line.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/outbox-relay/outbox/relay"
 )
 
 // collector asks the relays and their databases when it is scraped, so that an age grows although nothing happens. Every series has the label source, whose values are those
@@ -14,7 +16,7 @@ type collector struct {
 	relays    *relayFleet
 	retention retentionMetrics
 
-	ready, pending, oldest, published, errors, parked, lanes, inFlight, held, heldKeys, unsettled, sinceAck, dead, delayed *prometheus.Desc
+	ready, pending, oldest, published, errors, parked, lanes, inFlight, held, heldKeys, unsettled, sinceAck, dead, delayed, paused *prometheus.Desc
 }
 
 func newCollector(relays *relayFleet) *collector {
@@ -37,13 +39,14 @@ func newCollector(relays *relayFleet) *collector {
 		unsettled: desc("unsettled_total", "Events that are in Kafka and whose rows could not be marked."),
 		sinceAck:  desc("seconds_since_ack", "How long events have been outstanding without an answer of Kafka; 0 while none are outstanding."),
 		dead:      desc("dead_events_total", "Events that this relay has moved to outbox.dead_event by policy."),
+		paused:    desc("paused", "What operators have paused, as this relay obeys it: 1 for the source, or how many topics or keys.", "scope"),
 		delayed:   desc("delayed_keys", "Keys that wait for the next attempt with an event that has failed."),
 	}
 }
 
 // Describe is of prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range append([]*prometheus.Desc{c.ready, c.pending, c.oldest, c.published, c.errors, c.parked, c.lanes, c.inFlight, c.held, c.heldKeys, c.unsettled, c.sinceAck, c.dead, c.delayed}, c.retention.all()...) {
+	for _, d := range append([]*prometheus.Desc{c.ready, c.pending, c.oldest, c.published, c.errors, c.parked, c.lanes, c.inFlight, c.held, c.heldKeys, c.unsettled, c.sinceAck, c.dead, c.delayed, c.paused}, c.retention.all()...) {
 		ch <- d
 	}
 }
@@ -78,6 +81,9 @@ func (c *collector) collect(ch chan<- prometheus.Metric, s sourceState) {
 	metric(c.sinceAck, prometheus.GaugeValue, stats.Silent.Seconds())
 	metric(c.dead, prometheus.CounterValue, float64(stats.Dead))
 	metric(c.delayed, prometheus.GaugeValue, float64(stats.DelayedKeys))
+	metric(c.paused, prometheus.GaugeValue, zeroOrOne(stats.Paused), string(relay.PauseSource))
+	metric(c.paused, prometheus.GaugeValue, float64(len(stats.PausedTopics)), string(relay.PauseTopic))
+	metric(c.paused, prometheus.GaugeValue, float64(stats.PausedKeys), string(relay.PauseKey))
 	for class, n := range stats.Errors {
 		metric(c.errors, prometheus.CounterValue, float64(n), class.String())
 	}

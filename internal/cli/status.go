@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outbox-relay/outbox/postgres"
+	"github.com/outbox-relay/outbox/relay"
 )
 
 func (a *app) status() *cobra.Command {
@@ -80,9 +81,19 @@ type statusObject struct {
 	PartialIndex            bool          `json:"partial_index"`
 	FirstPublished          *time.Time    `json:"first_published_at"`
 	LastPublished           *time.Time    `json:"last_published_at"`
+	Pauses                  []pauseObject `json:"pauses"`
 	Topics                  []topicObject `json:"topics"`
 	Lanes                   []laneObject  `json:"lanes"`
 	Relays                  []relayObject `json:"relays"`
+}
+
+type pauseObject struct {
+	Scope        string    `json:"scope"`
+	Topic        string    `json:"topic"`
+	PartitionKey string    `json:"partition_key"`
+	By           string    `json:"paused_by"`
+	Reason       string    `json:"reason"`
+	At           time.Time `json:"paused_at"`
 }
 
 type topicObject struct {
@@ -120,7 +131,10 @@ func statusJSON(name string, s postgres.Status) statusObject {
 		OldestPendingAgeSeconds: s.OldestAge.Seconds(), EligibleAgeSeconds: s.EligibleAge.Seconds(),
 		ParkedKeys: s.ParkedKeys, PartialIndex: s.Indexed,
 		FirstPublished: timeOrNull(s.FirstPublished), LastPublished: timeOrNull(s.LastPublished),
-		Topics: []topicObject{}, Lanes: lanesJSON(s.Lanes), Relays: []relayObject{},
+		Pauses: []pauseObject{}, Topics: []topicObject{}, Lanes: lanesJSON(s.Lanes), Relays: []relayObject{},
+	}
+	for _, p := range s.Pauses {
+		o.Pauses = append(o.Pauses, pauseObject{string(p.Scope), p.Topic, p.PartitionKey, p.By, p.Reason, p.At.UTC()})
 	}
 	for _, t := range s.Topics {
 		o.Topics = append(o.Topics, topicObject{t.Topic, t.Pending, t.OldestAge.Seconds(), t.ParkedKeys, t.HeldCode, t.HeldReason})
@@ -170,6 +184,7 @@ func (a *app) printStatus(name string, s postgres.Status, h postgres.Holding) er
 	fmt.Fprintf(w, "pending\t%d%s\n", s.Pending, more)
 	fmt.Fprintf(w, "oldest pending\t%s\n", age(s.Pending, s.OldestAge))
 	fmt.Fprintf(w, "parked keys\t%d\n", s.ParkedKeys)
+	printPauses(w, s.Pauses)
 	if anyCompeting(s.Relays) {
 		fmt.Fprintf(w, "held keys\tcompeting relays are alive: %s\n", heldElsewhere)
 	}
@@ -187,6 +202,31 @@ func (a *app) printStatus(name string, s postgres.Status, h postgres.Holding) er
 	}
 	printTopics(w, s)
 	return w.Flush()
+}
+
+// mostPauses bounds what the status lists; its JSON form has all.
+const mostPauses = 5
+
+// printPauses says what operators keep back; nothing when that is nothing.
+func printPauses(w io.Writer, pauses []relay.Pause) {
+	for i, p := range pauses {
+		if i == mostPauses {
+			fmt.Fprintf(w, "paused\tand %d more, see --json\n", len(pauses)-i)
+			return
+		}
+		what := string(p.Scope)
+		if p.Scope != relay.PauseSource {
+			what += " " + printable(abridged(p.Topic))
+		}
+		if p.Scope == relay.PauseKey {
+			what += " " + printable(abridged(p.PartitionKey))
+		}
+		why := ""
+		if p.Reason != "" {
+			why = ": " + printable(abridged(p.Reason))
+		}
+		fmt.Fprintf(w, "paused\t%s since %s, by %s%s\n", what, moment(p.At), printable(p.By), why)
+	}
 }
 
 // printTopics says nothing of what holds a topic when no relay is alive that could know.
