@@ -207,7 +207,7 @@ SELECT EXISTS (SELECT FROM outbox.lane WHERE source = $1 AND expires_at > clock_
 	}
 	q := newRequests(o.db, row)
 	if competing {
-		return repeat(q.withoutLanes, ctx)
+		return repeat(ctx, q.withoutLanes)
 	}
 	l := leases{db: o.db, row: row}
 	me := relay.Owner{ID: uuid.New(), Name: "operator"}
@@ -215,12 +215,12 @@ SELECT EXISTS (SELECT FROM outbox.lane WHERE source = $1 AND expires_at > clock_
 	if err != nil {
 		return err
 	}
-	err = repeat(func(ctx context.Context) (relay.Carried, error) { return q.Requests(ctx, claim, allReady) }, ctx)
+	err = repeat(ctx, func(ctx context.Context) (relay.Carried, error) { return q.Requests(ctx, claim, allReady) })
 	return errors.Join(err, leave(&l, claim))
 }
 
 // repeat carries out batches while there are more, for a part of the operator's lease.
-func repeat(carryOut func(context.Context) (relay.Carried, error), ctx context.Context) error {
+func repeat(ctx context.Context, carryOut func(context.Context) (relay.Carried, error)) error {
 	for began := time.Now(); time.Since(began) < operatorTTL/3; {
 		done, err := carryOut(ctx)
 		if err != nil || !done.More {
