@@ -26,8 +26,8 @@ type burial struct {
 	// found tells that the row was there to be moved, and moved that the event is in outbox.dead_event now. A row that is found and not moved is kept by the table: by a
 	// trigger, or row-level security.
 	found, moved bool
-	// unparked tells that it had stopped its key, which is not parked any more.
-	unparked bool
+	// released tells that its key, which it had stopped, or which waited for its next attempt, waits for it no longer.
+	released bool
 }
 
 // burySQL moves events whole: to_jsonb keeps columns that this program does not know. A row that somebody else has locked stays, as does one that is
@@ -44,7 +44,8 @@ WITH wanted AS MATERIALIZED (
     SELECT w.*,
         (SELECT f.attempts - f.crashes FROM outbox.failure f WHERE f.source = $1 AND f.id = w.id AND f.event_id = w.event_id) AS before,
         (SELECT p.code || ': ' || p.reason FROM outbox.parked_key p
-         WHERE p.source = $1 AND p.key_hash = w.hash AND p.id = w.id AND p.event_id = w.event_id) AS stop
+         WHERE p.source = $1 AND p.key_hash = w.hash AND p.id = w.id AND p.event_id = w.event_id) AS stop,
+        EXISTS (SELECT FROM outbox.failure f WHERE f.source = $1 AND f.id = w.id AND f.event_id = w.event_id AND f.next_attempt_at IS NOT NULL) AS waits
     FROM wanted w JOIN %[1]s t ON t.id = w.id AND (t.event_id = w.event_id) IS TRUE
     WHERE t.published_at IS NULL AND (t.topic::text = w.topic AND t.partition_key::text = w.key) IS TRUE
     FOR UPDATE OF t SKIP LOCKED
@@ -63,7 +64,7 @@ WITH wanted AS MATERIALIZED (
         event = excluded.event, code = excluded.code, reason = excluded.reason, attempts = excluded.attempts, died_by = excluded.died_by,
         died_at = clock_timestamp()
 )
-SELECT n, false, stop IS NOT NULL FROM target UNION ALL SELECT n, true, stop IS NOT NULL FROM gone`
+SELECT n, false, false FROM target UNION ALL SELECT n, true, waits OR stop IS NOT NULL FROM gone`
 
 // bury moves unpublished events to outbox.dead_event in one statement, and says of each what became of it. A key that was parked because of one of them is so no
 // longer. The transaction must keep out whoever could publish them, and run under plainPlan. No event may be given twice.
@@ -78,7 +79,7 @@ func bury(ctx context.Context, tx pgx.Tx, row sourceRow, deaths []death) ([]buri
 	_, err = pgx.ForEachRow(rows, []any{&at, &moved, &stopped}, func() error {
 		became[at-1].found = true
 		if moved {
-			became[at-1].moved, became[at-1].unparked = true, stopped
+			became[at-1].moved, became[at-1].released = true, stopped
 		}
 		return nil
 	})

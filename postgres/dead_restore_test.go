@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -200,7 +201,14 @@ SELECT id, $1, $2, $3, $4, 0, 3, clock_timestamp() + interval '1 hour' FROM outb
 	outcome, problem := askedFor(t, db, s, c, VerbRetry, orders, refs[0])
 	wantOutcome(t, outcome, problem, "retried: it is tried again now")
 	same(t, "due", queryOne[bool](t, db, `SELECT next_attempt_at <= clock_timestamp() FROM outbox.failure`), true)
-	askedFor(t, db, s, c, VerbDead, orders, refs[0])
+	exec(t, db, `UPDATE outbox.failure SET next_attempt_at = clock_timestamp() + interval '1 hour'`)
+	exec(t, db, `
+INSERT INTO outbox.request (source, verb, topic, partition_key, requested_by, reason, id_of_event, event_id)
+SELECT id, $1, $2, $3, 'ann', 'why not', $4, $5 FROM outbox.source`, VerbDead, orders.Topic, orders.PartitionKey, refs[0].ID, refs[0].EventID)
+	done, err := s.Requests(t.Context(), c, allReady)
+	if err != nil || !slices.Equal(done.Released, []relay.Key{orders}) {
+		t.Errorf("released %v, %v: want the key, which waited for the event", done.Released, err)
+	}
 	same(t, "attempts", queryOne[int](t, db, `SELECT attempts FROM outbox.dead_event`), 3)
 	same(t, "records of attempts", queryOne[int](t, db, `SELECT count(*) FROM outbox.failure`), 0)
 }

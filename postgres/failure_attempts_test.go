@@ -231,6 +231,29 @@ func TestBuryingWaitsForWhoeverHasTheRow(t *testing.T) {
 	}
 }
 
+// Longer than a moment is too long: the lane is locked meanwhile, and its lease is to be renewed.
+func TestBuryingDoesNotWaitLongForWhoeverHasTheRow(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	c := claim(t, s, owner("a"))
+	ref := insert(t, db, orders, 1)[0]
+	tx := begin(t, db)
+	if _, err := tx.Exec(t.Context(), "SELECT FROM outbox_event FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	d := relay.DeadEvent{FailedEvent: failed(orders, ref, "X"), By: "relay one"}
+	if buried, err := s.Bury(t.Context(), c, d); buried || !errors.Is(err, relay.ErrLocked) {
+		t.Errorf("with the row locked: %t, %v, want relay.ErrLocked", buried, err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if buried, err := s.Bury(t.Context(), c, d); !buried || err != nil {
+		t.Errorf("with the row free: %t, %v", buried, err)
+	}
+}
+
 func TestWhatTheDatabaseRefusesForGoodIsSaid(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ sql, want string }{

@@ -14,12 +14,18 @@ import (
 // Bury implements [relay.Attempts].
 func (f *failures) Bury(ctx context.Context, claim relay.Claim, d relay.DeadEvent) (buried bool, err error) {
 	err = inTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, buryingSettings); err != nil {
+			return fmt.Errorf("set the transaction up: %w", err)
+		}
 		if err := holdLane(ctx, tx, f.row.id, claim, relay.Lane(d.PartitionKey, f.row.lanes)); err != nil {
 			return err
 		}
 		buried, err = f.moveToDead(ctx, tx, d)
 		return err
 	})
+	if code(err) == "55P03" {
+		err = relay.ErrLocked
+	}
 	if refusesForGood(err) {
 		err = &relay.RefusedError{Err: f.explainBury(err)}
 	}
@@ -34,16 +40,13 @@ var errStays = errors.New("the table keeps the row: a trigger, or row-level secu
 
 // moveToDead moves one event. It returns false when the event is not unpublished any more. The caller has the lane.
 func (f *failures) moveToDead(ctx context.Context, tx pgx.Tx, d relay.DeadEvent) (buried bool, err error) {
-	if _, err := tx.Exec(ctx, plainPlan); err != nil {
-		return false, fmt.Errorf("set the plan: %w", err)
-	}
 	only := []death{{key: d.Key, ref: d.Event, code: d.Code, reason: d.Reason, by: d.By, attempts: 1}}
 	for range buryTries {
 		became, err := bury(ctx, tx, f.row, only)
 		if err != nil || became[0].moved {
 			return err == nil, err
 		}
-		// Whoever has the row locked is waited for.
+		// Whoever has the row locked is waited for, for a moment.
 		var one int
 		err = tx.QueryRow(ctx, fmt.Sprintf(`SELECT 1 FROM %s WHERE id = $1 AND event_id = $2 AND published_at IS NULL FOR UPDATE`, f.row.table.sql()),
 			d.Event.ID, d.Event.EventID).Scan(&one)
@@ -56,6 +59,9 @@ func (f *failures) moveToDead(ctx context.Context, tx pgx.Tx, d relay.DeadEvent)
 	}
 	return false, errStays
 }
+
+// buryingSettings keep a locked row from holding up the lane, whose lease is renewed meanwhile.
+const buryingSettings = plainPlan + `, set_config('lock_timeout', '250ms', true)`
 
 // buryTries is more than one: the row may have been locked the first time.
 const buryTries = 2

@@ -108,7 +108,7 @@ func (b *batch) giveUp(ctx context.Context, tx pgx.Tx, verb string, rs []request
 	for j, d := range became {
 		switch ref := deaths[j].ref; {
 		case d.moved:
-			replies[of[j]] = reply{outcome: fmt.Sprintf("%s: event %s (id %d) is in outbox.dead_event", word, ref.EventID, ref.ID), released: d.unparked, changed: true}
+			replies[of[j]] = reply{outcome: fmt.Sprintf("%s: event %s (id %d) is in outbox.dead_event", word, ref.EventID, ref.ID), released: d.released, changed: true}
 		case d.found:
 			replies[of[j]] = refused("the table keeps the row of event %s (id %d): a trigger, or row-level security, lets no DELETE through", ref.EventID, ref.ID)
 		}

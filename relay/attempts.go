@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -16,7 +17,8 @@ type Attempts interface {
 	// several relays do not try more often than one.
 	Due(ctx context.Context, claim Claim) ([]Failing, error)
 	// Bury writes down a failed attempt and moves the event whole to the dead ones, in one statement. It returns false when the event is not unpublished
-	// any more: somebody has settled or removed it meanwhile. An error that is a *RefusedError is the database's answer to this event, and to try again is no use.
+	// any more: somebody has settled or removed it meanwhile. An error that is a *RefusedError is the database's answer to this event, and to try again is no use;
+	// with ErrLocked it is of use, in a while. Neither is waited for: the lane must not be held up by a row.
 	Bury(ctx context.Context, claim Claim, d DeadEvent) (buried bool, err error)
 	// Begin writes down that events of the claim's lanes are about to be published, before anything of them is made: one attempt each, as if it had ended the
 	// relay. Clear takes that back, or the whole record of an event that is in Kafka.
@@ -57,6 +59,9 @@ type DeadEvent struct {
 	// By is who gives it up, for people: "relay NAME", or an operator.
 	By string
 }
+
+// ErrLocked tells that somebody else has the row locked.
+var ErrLocked = errors.New("somebody else has the row locked")
 
 // RefusedError is the database's refusal of a change that waiting does not mend, such as a missing right.
 type RefusedError struct{ Err error }

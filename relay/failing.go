@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -199,6 +200,10 @@ func (t *term) park(ctx context.Context, f FailedEvent) error {
 // bury moves the event to the dead ones, and its key goes on behind it. What the database refuses stops the key after all.
 func (t *term) bury(ctx context.Context, f FailedEvent) error {
 	_, err := t.source.Bury(ctx, t.keeper.current(), DeadEvent{f, "relay " + t.owner.Name})
+	if errors.Is(err, ErrLocked) {
+		t.buryLater(f)
+		return nil
+	}
 	var refused *RefusedError
 	if errors.As(err, &refused) {
 		f.Reason = fmt.Sprintf("%s; it should be moved to the dead events, and cannot be: %v", f.Reason, refused)
@@ -213,6 +218,34 @@ func (t *term) bury(ctx context.Context, f FailedEvent) error {
 		"code", f.Code, "reason", f.Reason)
 	t.gate.decided(f.Key)
 	t.gate.unpark(f.Key)
+	return nil
+}
+
+// buryLater keeps the event for buryAgain. Its letter is not sent another time meanwhile.
+func (t *term) buryLater(f FailedEvent) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.unburied = append(t.unburied, f)
+}
+
+// buryAgain moves the events whose rows were locked, up to the first that still is: it goes behind the others.
+func (t *term) buryAgain(ctx context.Context) error {
+	t.mu.Lock()
+	rest := t.unburied
+	t.unburied = nil
+	t.mu.Unlock()
+	for i, f := range rest {
+		err := t.bury(ctx, f)
+		t.mu.Lock()
+		locked := len(t.unburied) > 0
+		if locked || err != nil {
+			t.unburied = append(slices.Clone(rest[i+1:]), t.unburied...)
+		}
+		t.mu.Unlock()
+		if locked || err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -173,6 +173,33 @@ func TestSkippedEventIsKeptWithItsReason(t *testing.T) {
 	})
 }
 
+// A lock on one row is nobody else's affair: the relay goes on, and neither the event nor its letter goes out again meanwhile.
+func TestEventWhoseRowIsLockedIsMovedWhenItIsFree(t *testing.T) {
+	inWorld(t, func(w *world) {
+		bad := w.table.insert(keyA)
+		w.table.insertMany(20, func(i int) Key { return []Key{keyA, keyB}[i%2] })
+		w.table.lockRows(true)
+		r := w.relay(Config{Policies: deadLetter("dead")})
+		r.publisher.fail = rejects(bad)
+		r.start()
+		w.until("the other key published", func() bool { return w.table.open() == 11 })
+		after(time.Minute)
+		epoch := w.table.lanes[0].epoch
+		if n := len(w.table.deadEvents()) + len(w.kafka.of(keyA)); n > 0 {
+			t.Errorf("%d events moved, or published behind the locked one", n)
+		}
+		w.table.lockRows(false)
+		w.untilPublished()
+		if sent := r.publisher.sent(); len(sent) != 1 {
+			t.Errorf("%d letters, want 1", len(sent))
+		}
+		if now := w.table.lanes[0].epoch; now != epoch || epoch != 1 {
+			t.Errorf("lane 0 has epoch %d, had %d: want 1, the first term's", now, epoch)
+		}
+		r.wantStopped()
+	})
+}
+
 func TestEventThatTheDatabaseDoesNotLetGoParksItsKey(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.table.keeps = true

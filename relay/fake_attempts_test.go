@@ -24,6 +24,8 @@ type fakeAttempts struct {
 	dead    []DeadEvent
 	// keeps tells that the table lets no row be deleted.
 	keeps bool
+	// rowLocked tells that somebody has its rows locked.
+	rowLocked bool
 }
 
 func (f *fakeTable) failingOf(key Key, ref Ref) *fakeFailing {
@@ -61,6 +63,13 @@ func (f *fakeTable) record(ref Ref) (fakeFailing, bool) {
 		return fakeFailing{}, false
 	}
 	return *r, true
+}
+
+// lockRows locks or frees the rows for those who would move them.
+func (f *fakeTable) lockRows(locked bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rowLocked = locked
 }
 
 func (f *fakeTable) deadEvents() []DeadEvent {
@@ -114,6 +123,9 @@ func (s *fakeSource) Bury(ctx context.Context, c Claim, d DeadEvent) (buried boo
 	err = s.call(ctx, "bury", func() error {
 		if err := s.ownsLane(c, s.table.lane(d.Key)); err != nil {
 			return err
+		}
+		if s.table.rowLocked {
+			return ErrLocked
 		}
 		if s.table.keeps {
 			return &RefusedError{errors.New("permission denied")}

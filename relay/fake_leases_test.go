@@ -287,7 +287,7 @@ func (s *fakeSource) carryOut(r fakeRequest, done *Carried) {
 	case "retry":
 		for _, failing := range f.failing {
 			if failing.Key == r.key && !failing.due.IsZero() {
-				failing.due, parked = time.Now(), true
+				failing.due = time.Now()
 			}
 		}
 	case "discard":

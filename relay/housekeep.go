@@ -32,7 +32,7 @@ func (t *term) housekeep(stop, work, finish context.Context) error {
 		select {
 		case <-ctx.Done():
 			<-stop.Done()
-			return errors.Join(t.decideRest(finish), held.write(finish))
+			return errors.Join(t.decideRest(finish), t.buryAgain(finish), held.write(finish))
 		case <-t.toPark:
 			err = t.decideFailed(finish)
 		case <-topics.C:
@@ -46,7 +46,7 @@ func (t *term) housekeep(stop, work, finish context.Context) error {
 		case <-notes.C:
 			silent = t.noteSilence(silent)
 			probe.ask(ctx)
-			err = errors.Join(t.tryAgain(ctx), held.write(ctx))
+			err = errors.Join(t.tryAgain(ctx), t.buryAgain(finish), held.write(ctx))
 		}
 		if err != nil && ctx.Err() == nil {
 			return err
@@ -189,6 +189,10 @@ func (t *term) carryOut(ctx context.Context) error {
 	})
 	t.lookAgain(ctx, done)
 	t.gate.unpark(done.Released...)
+	if done.Done > 0 {
+		// An event that waits for its next attempt may be due now.
+		t.attempts.lookAt(t.cfg.now())
+	}
 	t.gate.unhold(held)
 	if n := len(done.Released) + len(done.Changed); n > 0 {
 		t.cfg.Logger.Info("keys go on: operators' requests were carried out", "keys", n, "requests", done.Done)

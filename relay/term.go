@@ -26,6 +26,8 @@ type term struct {
 	// letters counts those that have no outcome; answers are the outcomes of others.
 	letters int
 	answers []answered
+	// unburied are given up and could not be moved yet: their rows were locked.
+	unburied []FailedEvent
 	// gained are lanes that were claimed and whose parked keys are to be read.
 	gained []int32
 	// undecided are topics that stopped before the source's first publication; the goroutine of the outcomes alone touches it.
