@@ -27,9 +27,17 @@ const (
 var _ relay.Letterer = (*Publisher)(nil)
 
 // PublishLetter implements [relay.Letterer]. A payload that is NULL, or that PostgreSQL could not print, is a null value.
-func (p *Publisher) PublishLetter(l relay.Letter, done func(error)) {
-	tell := func(_ *relay.Event, err error) { done(err) }
-	c := newLetter(l, tell)
+func (p *Publisher) PublishLetter(l relay.Letter, done func(relay.Place, error)) {
+	var c *call
+	tell := func(_ *relay.Event, err error) {
+		if err != nil {
+			done(relay.Place{}, err)
+			return
+		}
+		rec := &c.items[0].rec
+		done(relay.Place{Topic: rec.Topic, Partition: rec.Partition, Offset: rec.Offset}, nil)
+	}
+	c = newLetter(l, tell)
 	e := c.items[0].event
 	if err := outbox.CheckTopic(l.Topic); err != nil {
 		go p.tellAlone(e, tell, rowError(e, codeTopic, fmt.Errorf("no topic can have this name: %w; choose another dead-letter topic for it", err)))

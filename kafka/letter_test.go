@@ -24,7 +24,7 @@ func letterOf(e *relay.Event, topic string) relay.Letter {
 func post(t *testing.T, p *Publisher, l relay.Letter) error {
 	t.Helper()
 	out := make(chan error, 1)
-	p.PublishLetter(l, func(err error) { out <- err })
+	p.PublishLetter(l, func(_ relay.Place, err error) { out <- err })
 	select {
 	case err := <-out:
 		return err

@@ -78,6 +78,8 @@ type Target struct {
 	EventID             uuid.UUID
 	// State is [StatePending], [StatePublished] or [StateDead].
 	State State
+	// Letter is the dead-letter topic that a dead one was sent to; "" when there is none.
+	Letter string
 }
 
 // Overtaken is what is known of the events of a key behind a dead one.

@@ -71,6 +71,21 @@ type Failures struct {
 	NextAttemptAt time.Time `json:"next_attempt_at,omitzero"`
 }
 
+// Letter is where a dead event is in a dead-letter topic.
+type Letter struct {
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	// Offset is nil when the broker did not tell it.
+	Offset *int64 `json:"offset"`
+}
+
+func (l Letter) String() string {
+	if l.Offset == nil {
+		return fmt.Sprintf("%s, partition %d", l.Topic, l.Partition)
+	}
+	return fmt.Sprintf("%s, partition %d, offset %d", l.Topic, l.Partition, *l.Offset)
+}
+
 // ReasonCode is a stable name of why an event does not move.
 type ReasonCode string
 
@@ -134,6 +149,8 @@ type EventDetail struct {
 	Failures *Failures `json:"failures,omitempty"`
 	// DiedBy is who gave it up.
 	DiedBy string `json:"died_by,omitempty"`
+	// Letter is where it is in a dead-letter topic; nil when it was sent to none.
+	Letter *Letter `json:"dead_letter,omitempty"`
 	// Why says why it does not move, the most telling first. There is always one.
 	Why []Reason `json:"why"`
 	// Record is what Kafka gets; nil when nobody could render it, and Unrenderable says why it cannot become one.

@@ -19,6 +19,8 @@ type death struct {
 	by string
 	// attempts are added to those that are written down for the event.
 	attempts int32
+	// letter is where it is in a dead-letter topic; nil when it is in none.
+	letter *relay.Place
 }
 
 // burial is what became of a death.
@@ -34,11 +36,11 @@ type burial struct {
 // published or of another key. It relies on the primary keys of the table, of parked_key and of failure.
 //
 //	$1 source; then arrays, an element for each event: $2 id, $3 event_id, $4 topic, $5 key, $6 hash of both, $7 lane, $8 code, $9 reason,
-//	$10 by, $11 attempts
+//	$10 by, $11 attempts; $12 dead-letter topic, '' for none, $13 its partition, $14 the offset there, negative when nobody knows
 const burySQL = `
 WITH wanted AS MATERIALIZED (
-    SELECT * FROM unnest($2::bigint[], $3::text[]::uuid[], $4::text[], $5::text[], $6::bytea[], $7::integer[], $8::text[], $9::text[], $10::text[], $11::integer[])
-        WITH ORDINALITY w(id, event_id, topic, key, hash, lane, code, reason, died_by, attempts, n)
+    SELECT * FROM unnest($2::bigint[], $3::text[]::uuid[], $4::text[], $5::text[], $6::bytea[], $7::integer[], $8::text[], $9::text[], $10::text[], $11::integer[],
+        $12::text[], $13::integer[], $14::bigint[]) WITH ORDINALITY w(id, event_id, topic, key, hash, lane, code, reason, died_by, attempts, letter, part, place, n)
     ORDER BY id
 ), target AS MATERIALIZED (
     SELECT w.*,
@@ -58,11 +60,13 @@ WITH wanted AS MATERIALIZED (
 ), forgotten AS (
     DELETE FROM outbox.failure f USING gone g WHERE f.source = $1 AND f.id = g.id AND f.event_id = g.event_id
 ), dead AS (
-    INSERT INTO outbox.dead_event (source, id, event_id, topic, partition_key, lane, event, code, reason, attempts, died_by)
-    SELECT $1, id, event_id, topic, key, lane, event, code, concat_ws('; its key was parked: ', nullif(reason, ''), stop), coalesce(before, 0) + attempts, died_by FROM gone
+    INSERT INTO outbox.dead_event (source, id, event_id, topic, partition_key, lane, event, code, reason, attempts, died_by,
+        letter_topic, letter_partition, letter_offset)
+    SELECT $1, id, event_id, topic, key, lane, event, code, concat_ws('; its key was parked: ', nullif(reason, ''), stop), coalesce(before, 0) + attempts, died_by,
+        nullif(letter, ''), CASE WHEN letter <> '' THEN part END, CASE WHEN letter <> '' AND place >= 0 THEN place END FROM gone
     ON CONFLICT (source, id, event_id) DO UPDATE SET
         event = excluded.event, code = excluded.code, reason = excluded.reason, attempts = excluded.attempts, died_by = excluded.died_by,
-        died_at = clock_timestamp()
+        died_at = clock_timestamp(), letter_topic = excluded.letter_topic, letter_partition = excluded.letter_partition, letter_offset = excluded.letter_offset
 )
 SELECT n, false, false FROM target UNION ALL SELECT n, true, waits OR stop IS NOT NULL FROM gone`
 
@@ -95,10 +99,14 @@ func buryArgs(row sourceRow, deaths []death) []any {
 	ids, eventIDs := make([]int64, n), make([]string, n)
 	topics, keys, hashes, lanes := make([]string, n), make([]string, n), make([][]byte, n), make([]int32, n)
 	codes, reasons, by, attempts := make([]string, n), make([]string, n), make([]string, n), make([]int32, n)
+	letters, parts, places := make([]string, n), make([]int32, n), make([]int64, n)
 	for i, d := range deaths {
 		ids[i], eventIDs[i] = d.ref.ID, d.ref.EventID.String()
 		topics[i], keys[i], hashes[i], lanes[i] = d.key.Topic, d.key.PartitionKey, keyHash(d.key), relay.Lane(d.key.PartitionKey, row.lanes)
 		codes[i], reasons[i], by[i], attempts[i] = d.code, row.storable(d.reason), row.storable(d.by), d.attempts
+		if d.letter != nil {
+			letters[i], parts[i], places[i] = d.letter.Topic, d.letter.Partition, d.letter.Offset
+		}
 	}
-	return []any{row.id, ids, eventIDs, topics, keys, hashes, lanes, codes, reasons, by, attempts}
+	return []any{row.id, ids, eventIDs, topics, keys, hashes, lanes, codes, reasons, by, attempts, letters, parts, places}
 }

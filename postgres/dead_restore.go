@@ -48,6 +48,8 @@ type remains struct {
 	taken bool
 	// parkedAt is the event at which the key is parked; the zero Ref if it is not.
 	parkedAt relay.Ref
+	// letter is the dead-letter topic that it was sent to; "" when there is none.
+	letter string
 }
 
 // restore puts dead events back into the table under their ids, unpublished. The relay reads their keys again from the oldest event on, so they go out in
@@ -85,7 +87,8 @@ func (b *batch) exhume(ctx context.Context, tx pgx.Tx, rs []request, replies []r
 SELECT u.n, d.id, d.event_id, d.topic, d.partition_key, ARRAY(SELECT k FROM jsonb_object_keys(d.event) k ORDER BY k COLLATE "C"),
     EXISTS (SELECT FROM %s t WHERE t.id = d.id),
     coalesce((SELECT p.id FROM outbox.parked_key p WHERE p.source = $1 AND p.key_hash = u.hash), 0),
-    coalesce((SELECT p.event_id FROM outbox.parked_key p WHERE p.source = $1 AND p.key_hash = u.hash), '%s')
+    coalesce((SELECT p.event_id FROM outbox.parked_key p WHERE p.source = $1 AND p.key_hash = u.hash), '%s'),
+    coalesce(d.letter_topic, '')
 FROM unnest($2::bigint[], $3::text[]::uuid[], $4::bytea[]) WITH ORDINALITY u(id, event_id, hash, n)
 JOIN outbox.dead_event d ON d.source = $1 AND d.id = u.id AND d.event_id = u.event_id
 FOR UPDATE OF d SKIP LOCKED`, b.row.table.sql(), uuid.Nil), b.row.id, ids, eventIDs, hashesOf(rs))
@@ -95,7 +98,7 @@ FOR UPDATE OF d SKIP LOCKED`, b.row.table.sql(), uuid.Nil), b.row.id, ids, event
 	shapes := map[string][]remains{}
 	var n int
 	var d remains
-	_, err = pgx.ForEachRow(rows, []any{&n, &d.ref.ID, &d.ref.EventID, &d.key.Topic, &d.key.PartitionKey, &d.keys, &d.taken, &d.parkedAt.ID, &d.parkedAt.EventID}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&n, &d.ref.ID, &d.ref.EventID, &d.key.Topic, &d.key.PartitionKey, &d.keys, &d.taken, &d.parkedAt.ID, &d.parkedAt.EventID, &d.letter}, func() error {
 		if replies[n-1] = b.judge(rs[n-1], d); replies[n-1].problem == "" {
 			shape := strings.Join(d.keys, "\x00")
 			shapes[shape] = append(shapes[shape], d)
@@ -130,6 +133,9 @@ func (b *batch) judge(r request, d remains) reply {
 	outcome := "restored: " + name + " goes out in its place"
 	if d.parkedAt != (relay.Ref{}) {
 		outcome = fmt.Sprintf("restored: %s waits in its place until its key, which is parked at event %s (id %d), goes on", name, d.parkedAt.EventID, d.parkedAt.ID)
+	}
+	if d.letter != "" {
+		outcome += "; it is in the dead-letter topic " + d.letter + ", too"
 	}
 	return reply{outcome: outcome + b.overtaken[d.ref].sentence(), changed: true}
 }

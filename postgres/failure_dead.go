@@ -40,7 +40,7 @@ var errStays = errors.New("the table keeps the row: a trigger, or row-level secu
 
 // moveToDead moves one event. It returns false when the event is not unpublished any more. The caller has the lane.
 func (f *failures) moveToDead(ctx context.Context, tx pgx.Tx, d relay.DeadEvent) (buried bool, err error) {
-	only := []death{{key: d.Key, ref: d.Event, code: d.Code, reason: d.Reason, by: d.By, attempts: 1}}
+	only := []death{{key: d.Key, ref: d.Event, code: d.Code, reason: d.Reason, by: d.By, attempts: 1, letter: d.Letter}}
 	for range buryTries {
 		became, err := bury(ctx, tx, f.row, only)
 		if err != nil || became[0].moved {

@@ -132,14 +132,20 @@ func (l survey) addExtra(ctx context.Context, d *operate.EventDetail) error {
 
 // addDead takes payload, headers and other columns out of the row that was moved.
 func (l survey) addDead(ctx context.Context, d *operate.EventDetail) error {
-	var payload, headers *string
+	var payload, headers, topic *string
+	var letter operate.Letter
 	err := l.tx.QueryRow(ctx, `
-SELECT (event->'payload')::text, nullif(event->'headers', 'null')::text, died_by FROM outbox.dead_event WHERE source = $1::uuid AND id = $2::bigint AND event_id = $3::text::uuid`,
-		l.row.id.String(), d.ID, d.EventID.String()).Scan(&payload, &headers, &d.DiedBy)
+SELECT (event->'payload')::text, nullif(event->'headers', 'null')::text, died_by, letter_topic, coalesce(letter_partition, 0), letter_offset
+FROM outbox.dead_event WHERE source = $1::uuid AND id = $2::bigint AND event_id = $3::text::uuid`,
+		l.row.id.String(), d.ID, d.EventID.String()).Scan(&payload, &headers, &d.DiedBy, &topic, &letter.Partition, &letter.Offset)
 	if err != nil {
 		return fmt.Errorf("read the dead event: %w", err)
 	}
 	d.Payload, d.Headers = bytesOrNil(payload), bytesOrNil(headers)
+	if topic != nil {
+		letter.Topic, d.Letter = *topic, &letter
+		d.Notes = append(d.Notes, "it was sent to the dead-letter topic "+letter.String())
+	}
 	rows, err := l.tx.Query(ctx, `
 SELECT key, left(value, `+fmt.Sprint(maxColumn)+`) FROM outbox.dead_event, jsonb_each_text(event)
 WHERE source = $1::uuid AND id = $2::bigint AND event_id = $3::text::uuid AND key <> ALL ($4::text[]) ORDER BY key`, l.row.id.String(), d.ID, d.EventID.String(), contract)

@@ -3,6 +3,7 @@ package relay
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -58,6 +59,23 @@ type DeadEvent struct {
 	FailedEvent
 	// By is who gives it up, for people: "relay NAME", or an operator.
 	By string
+	// Letter is where it is in a dead-letter topic; nil when it was sent to none.
+	Letter *Place
+}
+
+// Place is where a record is in Kafka.
+type Place struct {
+	Topic     string
+	Partition int32
+	// Offset is negative when the broker did not tell it: it had the record from an attempt whose answer was lost.
+	Offset int64
+}
+
+func (p Place) String() string {
+	if p.Offset < 0 {
+		return fmt.Sprintf("%s, partition %d", p.Topic, p.Partition)
+	}
+	return fmt.Sprintf("%s, partition %d, offset %d", p.Topic, p.Partition, p.Offset)
 }
 
 // ErrLocked tells that somebody else has the row locked.
@@ -73,8 +91,8 @@ func (e *RefusedError) Unwrap() error { return e.Err }
 // Letterer is an optional ability of a [Publisher]: it sends events to dead-letter topics.
 type Letterer interface {
 	// PublishLetter sends the event's key, value and headers to another topic, with the letter's own headers. Of an event that cannot be made into a record it sends what
-	// can be. done is called as for Publish, with the outcome.
-	PublishLetter(l Letter, done func(error))
+	// can be. done is called as for Publish, with the outcome and, without an error, where the record is.
+	PublishLetter(l Letter, done func(Place, error))
 }
 
 // Letter is an event on its way to a dead-letter topic.

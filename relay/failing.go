@@ -132,13 +132,16 @@ func (t *term) decide(ctx context.Context, o outcome) error {
 		return t.retryLater(ctx, f, made, most, p.backoff(made, t.cfg.jitter))
 	case p.OnFailure == Park:
 		return t.park(ctx, f)
+	case p.DeadLetterTopic != "" && p.letterTopic(f.Topic) == f.Topic:
+		f.Reason += "; the topic is its own dead-letter topic, so nothing was sent there: give it a policy of its own"
+		return t.park(ctx, f)
 	case p.DeadLetterTopic != "":
 		t.post(letter{f, Letter{Topic: p.letterTopic(f.Topic), Event: o.event, Code: f.Code, Reason: f.Reason, Attempts: made, At: t.cfg.now()}})
 		return nil
 	case p.OnFailure == Skip:
 		f.Reason = "skipped by policy: " + f.Reason
 	}
-	return t.bury(ctx, f)
+	return t.bury(ctx, f, nil)
 }
 
 // retryLater lets the key wait for the event's next attempt.
@@ -149,8 +152,7 @@ func (t *term) retryLater(ctx context.Context, f FailedEvent, made, most int, wa
 	t.gate.delay(f.Key)
 	t.gate.decided(f.Key)
 	t.attempts.lookAt(t.cfg.now().Add(wait))
-	t.cfg.Logger.Warn("event failed, it is tried again: its key waits, the others go on", "topic", engine.Short(f.Topic), "id", f.Event.ID, "event_id", f.Event.EventID,
-		"code", f.Code, "reason", f.Reason, "attempt", made, "of", most, "again_in", engine.Rounded(wait).String())
+	t.lines.retried.say(ctx, f, "attempt", made, "of", most, "again_in", engine.Rounded(wait).String())
 	return nil
 }
 
@@ -192,20 +194,23 @@ func (t *term) park(ctx context.Context, f FailedEvent) error {
 		return fmt.Errorf("park key: %w", err)
 	}
 	t.gate.decided(p.Key)
-	t.cfg.Logger.Error("key parked: its events wait for an operator, the others go on", "topic", engine.Short(p.Topic), "id", p.Event.ID, "event_id", p.Event.EventID,
-		"code", p.Code, "reason", p.Reason)
+	t.lines.parked.say(ctx, f)
 	return nil
 }
 
-// bury moves the event to the dead ones, and its key goes on behind it. What the database refuses stops the key after all.
-func (t *term) bury(ctx context.Context, f FailedEvent) error {
-	_, err := t.source.Bury(ctx, t.keeper.current(), DeadEvent{f, "relay " + t.owner.Name})
+// bury moves the event to the dead ones, and its key goes on behind it. sent is where its letter is, nil when there is none. What the database refuses stops the key
+// after all.
+func (t *term) bury(ctx context.Context, f FailedEvent, sent *Place) error {
+	_, err := t.source.Bury(ctx, t.keeper.current(), DeadEvent{FailedEvent: f, By: "relay " + t.owner.Name, Letter: sent})
 	if errors.Is(err, ErrLocked) {
-		t.buryLater(f)
+		t.buryLater(f, sent)
 		return nil
 	}
 	var refused *RefusedError
 	if errors.As(err, &refused) {
+		if sent != nil {
+			f.Reason = fmt.Sprintf("%s; it is in the dead-letter topic %s", f.Reason, sent)
+		}
 		f.Reason = fmt.Sprintf("%s; it should be moved to the dead events, and cannot be: %v", f.Reason, refused)
 		return t.park(ctx, f)
 	}
@@ -214,18 +219,27 @@ func (t *term) bury(ctx context.Context, f FailedEvent) error {
 	}
 	t.attempts.forget(f.Event)
 	t.counters.dead.Add(1)
-	t.cfg.Logger.Error("event given up: it is with the dead ones, its key goes on", "topic", engine.Short(f.Topic), "id", f.Event.ID, "event_id", f.Event.EventID,
-		"code", f.Code, "reason", f.Reason)
+	var letter []any
+	if sent != nil {
+		letter = []any{"dead_letter", sent.String()}
+	}
+	t.lines.buried.say(ctx, f, letter...)
 	t.gate.decided(f.Key)
 	t.gate.unpark(f.Key)
 	return nil
 }
 
+// unburied is an event whose row is locked; sent is where its letter is, nil when there is none.
+type unburied struct {
+	FailedEvent
+	sent *Place
+}
+
 // buryLater keeps the event for buryAgain. Its letter is not sent another time meanwhile.
-func (t *term) buryLater(f FailedEvent) {
+func (t *term) buryLater(f FailedEvent, sent *Place) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.unburied = append(t.unburied, f)
+	t.unburied = append(t.unburied, unburied{f, sent})
 }
 
 // buryAgain moves the events whose rows were locked, up to the first that still is: it goes behind the others.
@@ -234,8 +248,8 @@ func (t *term) buryAgain(ctx context.Context) error {
 	rest := t.unburied
 	t.unburied = nil
 	t.mu.Unlock()
-	for i, f := range rest {
-		err := t.bury(ctx, f)
+	for i, u := range rest {
+		err := t.bury(ctx, u.FailedEvent, u.sent)
 		t.mu.Lock()
 		locked := len(t.unburied) > 0
 		if locked || err != nil {
@@ -255,10 +269,11 @@ type letter struct {
 	Letter
 }
 
-// answered is a letter's outcome.
+// answered is a letter's outcome; place is where it is, without an error.
 type answered struct {
 	letter
-	err error
+	place Place
+	err   error
 }
 
 // post sends a letter; what becomes of it arrives in housekeeping.
@@ -266,10 +281,10 @@ func (t *term) post(l letter) {
 	t.mu.Lock()
 	t.letters++
 	t.mu.Unlock()
-	t.letterer.PublishLetter(l.Letter, func(err error) {
+	t.letterer.PublishLetter(l.Letter, func(place Place, err error) {
 		t.mu.Lock()
 		t.letters--
-		t.answers = append(t.answers, answered{l, err})
+		t.answers = append(t.answers, answered{l, place, err})
 		t.mu.Unlock()
 		t.toPark.set()
 	})
@@ -299,7 +314,7 @@ func (t *term) answerLetters(ctx context.Context) error {
 func (t *term) answerLetter(ctx context.Context, a answered) error {
 	f := a.FailedEvent
 	if a.err == nil {
-		return t.bury(ctx, f)
+		return t.bury(ctx, f, &a.place)
 	}
 	switch ClassOf(a.err) {
 	case ClassHeld:
@@ -307,7 +322,7 @@ func (t *term) answerLetter(ctx context.Context, a answered) error {
 		return nil
 	case ClassEvent, ClassTopic:
 		code, reason := ReasonOf(a.err)
-		f.Reason = fmt.Sprintf("%s; it should go to the dead-letter topic %s, which does not take it: %s: %s", f.Reason, engine.Short(a.Letter.Topic), code, reason)
+		f.Reason = fmt.Sprintf("%s; it should go to the dead-letter topic %s, which does not take it: %s: %s; when it does, let the key go on: outbox keys unpark", f.Reason, engine.Short(a.Letter.Topic), code, reason)
 		return t.park(ctx, f)
 	}
 	// As with an event: the client is gone, and the term with it.

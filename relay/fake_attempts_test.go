@@ -180,7 +180,7 @@ type fakeLetters struct {
 
 var _ Letterer = (*fakePublisher)(nil)
 
-func (p *fakePublisher) PublishLetter(l Letter, done func(error)) {
+func (p *fakePublisher) PublishLetter(l Letter, done func(Place, error)) {
 	p.mu.Lock()
 	c := p.client
 	p.mu.Unlock()
@@ -188,7 +188,7 @@ func (p *fakePublisher) PublishLetter(l Letter, done func(error)) {
 		select {
 		case <-p.held():
 		case <-c.closed:
-			done(errNoClient)
+			done(Place{}, errNoClient)
 			return
 		}
 		err := p.kafka.check(l.Topic)
@@ -198,9 +198,12 @@ func (p *fakePublisher) PublishLetter(l Letter, done func(error)) {
 		if err == nil {
 			p.mu.Lock()
 			p.letters = append(p.letters, l)
+			at := int64(len(p.letters))
 			p.mu.Unlock()
+			done(Place{Topic: l.Topic, Partition: 3, Offset: at}, nil)
+			return
 		}
-		done(err)
+		done(Place{}, err)
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outbox-relay/outbox/internal/engine"
+	"github.com/outbox-relay/outbox/internal/topicname"
 )
 
 // housekeep decides on failed events, reads those of gained lanes, asks for missing topics, carries out what operators request, has the source watch itself, says when the brokers fall silent, and asks
@@ -32,7 +33,9 @@ func (t *term) housekeep(stop, work, finish context.Context) error {
 		select {
 		case <-ctx.Done():
 			<-stop.Done()
-			return errors.Join(t.decideRest(finish), t.buryAgain(finish), held.write(finish))
+			err = errors.Join(t.decideRest(finish), t.buryAgain(finish), held.write(finish))
+			t.lines.close(finish)
+			return err
 		case <-t.toPark:
 			err = t.decideFailed(finish)
 		case <-topics.C:
@@ -46,9 +49,11 @@ func (t *term) housekeep(stop, work, finish context.Context) error {
 		case <-notes.C:
 			silent = t.noteSilence(silent)
 			probe.ask(ctx)
+			t.lines.tick(ctx)
 			err = errors.Join(t.tryAgain(ctx), t.buryAgain(finish), held.write(ctx))
 		}
 		if err != nil && ctx.Err() == nil {
+			t.lines.close(finish)
 			return err
 		}
 	}
@@ -231,13 +236,16 @@ func (t *term) awaitIdle(ctx context.Context, held []Key) []Key {
 	return idle
 }
 
-// lookAgain lets the publisher look at the topics of keys that go on: an operator has most likely changed something about them. An outage of
-// the brokers is no reason to keep the keys.
+// lookAgain lets the publisher look at the topics of keys that go on, and at their dead-letter topics: an operator has most likely changed something about them. An
+// outage of the brokers is no reason to keep the keys.
 func (t *term) lookAgain(ctx context.Context, done Carried) {
 	topics := map[string]struct{}{}
 	for _, keys := range [][]Key{done.Released, done.Changed} {
 		for _, key := range keys {
 			topics[key.Topic] = struct{}{}
+			if letters := t.cfg.policyOf(key.Topic).letterTopic(key.Topic); topicname.Check(letters) == nil {
+				topics[letters] = struct{}{}
+			}
 		}
 	}
 	if len(topics) == 0 {

@@ -96,10 +96,13 @@ func (p Policy) validate() error {
 		return errors.Join(errs...)
 	}
 	if p.OnFailure != DeadLetter {
-		wrong("there is a dead-letter topic, but OnFailure is %s", p.OnFailure)
+		wrong("there is a dead-letter topic, and %s sends nothing there: use dead-letter, or leave the topic out", p.OnFailure)
 	}
 	if problem := topicname.Check(p.letterTopic("t")); problem != nil {
 		wrong("dead-letter topic %q %w", p.DeadLetterTopic, problem)
+	}
+	if p.DeadLetterTopic == topicPlaceholder || p.letterTopic(p.Topics) == p.Topics {
+		wrong("dead-letter topic %q is the topic of the events themselves; name another, such as dlq.%s", p.DeadLetterTopic, topicPlaceholder)
 	}
 	return errors.Join(errs...)
 }

@@ -27,7 +27,7 @@ type term struct {
 	letters int
 	answers []answered
 	// unburied are given up and could not be moved yet: their rows were locked.
-	unburied []FailedEvent
+	unburied []unburied
 	// gained are lanes that were claimed and whose parked keys are to be read.
 	gained []int32
 	// undecided are topics that stopped before the source's first publication; the goroutine of the outcomes alone touches it.
@@ -39,6 +39,8 @@ type term struct {
 	published int64
 	attempts  attempts
 	careful   *careful
+	// lines is what is said of failed events; housekeeping alone touches it.
+	lines *failureLines
 	// stopping tells that lanes are neither taken nor left any more.
 	stopping atomic.Bool
 	// free is how many lanes nobody had at the last look; negative before the first.
@@ -67,6 +69,7 @@ func (r *Relay) lead(ctx context.Context, claim Claim, sent time.Time) error {
 
 		pausesKnown: make(chan struct{}),
 	}
+	t.lines = newFailureLines(r.cfg.Logger, r.cfg.now)
 	t.careful = newCareful(r.info.Lanes, r.cfg.MaxInFlight)
 	t.careful.add(claim.Abandoned)
 	t.free.Store(-1)
@@ -175,6 +178,7 @@ func (t *term) begin(ctx, work context.Context, lanes []int32) error {
 	if err := t.requireTopics(opening); err != nil {
 		return err
 	}
+	t.lookForLetterTopics(opening)
 	if err := t.settleEarlier(ctx); err != nil {
 		return err
 	}
