@@ -2,6 +2,8 @@ package kafka
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,14 +25,66 @@ func letterOf(e *relay.Event, topic string) relay.Letter {
 // post sends a letter and returns its outcome.
 func post(t *testing.T, p *Publisher, l relay.Letter) error {
 	t.Helper()
-	out := make(chan error, 1)
-	p.PublishLetter(l, func(_ relay.Place, err error) { out <- err })
+	_, err := placed(t, p, l)
+	return err
+}
+
+// placed also returns where the letter is.
+func placed(t *testing.T, p *Publisher, l relay.Letter) (place relay.Place, err error) {
+	t.Helper()
+	out := make(chan struct{})
+	p.PublishLetter(l, func(at relay.Place, problem error) {
+		place, err = at, problem
+		close(out)
+	})
 	select {
-	case err := <-out:
-		return err
+	case <-out:
 	case <-testContext(t).Done():
 		t.Fatal("the letter has no outcome")
-		return nil
+	}
+	return place, err
+}
+
+func TestALetterSaysWhereItIs(t *testing.T) {
+	t.Parallel()
+	brokers := anyBrokers(t)
+	dead := makeTopic(t, brokers, 3)
+	p := opened(t, Config{Brokers: brokers})
+	var got []string
+	for id := range 6 {
+		place, err := placed(t, p, letterOf(event(id, "orders", fmt.Sprint("key ", id%2)), dead))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, place.String())
+	}
+	var want []string
+	for _, r := range consumed(t, brokers, dead) {
+		want = append(want, fmt.Sprintf("%s, partition %d, offset %d", r.Topic, r.Partition, r.Offset))
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("letters are at %q, want %q", got, want)
+	}
+}
+
+// An operator raises a dead-letter topic's limit and lets the key go on at once.
+func TestALettersTopicIsLookedAtByCheckTopics(t *testing.T) {
+	t.Parallel()
+	brokers := anyBrokers(t)
+	dead := makeTopic(t, brokers, 1, "max.message.bytes", "2000")
+	p := opened(t, Config{Brokers: brokers, now: newClock().now})
+	large := letterOf(sized(t, 1, "orders", "k", 3000), dead)
+	if err := post(t, p, large); relay.ClassOf(err) != relay.ClassEvent {
+		t.Fatalf("before: %v, want class event", err)
+	}
+	alterTopic(t, brokers, dead, "max.message.bytes", "4000")
+	if _, err := p.CheckTopics(t.Context(), []string{dead}); err != nil {
+		t.Fatal(err)
+	}
+	if err := post(t, p, large); err != nil {
+		t.Errorf("after: %v", err)
 	}
 }
 

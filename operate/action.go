@@ -3,6 +3,10 @@ package operate
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -20,7 +24,7 @@ type Action struct {
 	Reason string
 	// Wait is how long to wait until it is carried out; 0 is [DefaultWait]. The request stays when that is over.
 	Wait time.Duration
-	// Overtaking agrees to restore an event though newer ones of its key are published, or may be.
+	// Overtaking agrees to restore an event though newer ones of its key are published, or may be, or it was sent to a dead-letter topic.
 	Overtaking bool
 }
 
@@ -97,7 +101,7 @@ func (s *Service) target(ctx context.Context, act Action) (Target, error) {
 	return t, s.mayOvertake(ctx, act, t)
 }
 
-// mayOvertake asks for an agreement where a restored event would come behind newer ones.
+// mayOvertake asks for an agreement where a restored event would come behind newer ones, or was sent to a dead-letter topic.
 func (s *Service) mayOvertake(ctx context.Context, act Action, t Target) error {
 	if act.Verb != VerbRestore || act.Overtaking {
 		return nil
@@ -106,14 +110,33 @@ func (s *Service) mayOvertake(ctx context.Context, act Action, t Target) error {
 	if err != nil {
 		return err
 	}
-	what := "newer events of its key are published already: restored, it comes behind them"
+	var notes []string
 	switch overtaken {
-	case OvertakenNo:
-		return nil
+	case OvertakenYes:
+		notes = append(notes, "newer events of its key are published already: restored, it comes behind them")
 	case OvertakenUnknown:
-		what = "newer events of its key may be published already; there are too many newer rows to look through. Restored, it would come behind them"
+		notes = append(notes, "newer events of its key may be published already; there are too many newer rows to look through. Restored, it would come behind them")
 	}
-	return &Error{Code: CodeUnconfirmed, Text: "event " + act.Event.String() + ": " + what, Err: &Unconfirmed{Plan{Count: 1, Topics: []TopicCount{{t.Topic, 1}}, Notes: []string{what}}}}
+	notes = append(notes, letterNotes(t)...)
+	if len(notes) == 0 {
+		return nil
+	}
+	return &Error{Code: CodeUnconfirmed, Text: "event " + act.Event.String() + ": " + strings.Join(notes, "; "), Err: &Unconfirmed{Plan{Count: 1, Topics: []TopicCount{{t.Topic, 1}}, Notes: notes}}}
+}
+
+// letterNotes says which of the dead events are in dead-letter topics: whoever reads those has them, and may have handled them.
+func letterNotes(events ...Target) []string {
+	sent := map[string]int{}
+	for _, t := range events {
+		if t.Letter != "" {
+			sent[t.Letter]++
+		}
+	}
+	var notes []string
+	for _, topic := range slices.Sorted(maps.Keys(sent)) {
+		notes = append(notes, fmt.Sprintf("the dead-letter topic %s keeps what was sent there (%d of these events): whoever handles it gets it twice", topic, sent[topic]))
+	}
+	return notes
 }
 
 func (s *Service) carryOut(ctx context.Context, a Actor, act Action, t Target) (string, error) {

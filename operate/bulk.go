@@ -190,7 +190,7 @@ func (s *Service) plan(ctx context.Context, b Bulk, progress func(Progress)) (Bu
 	if err != nil {
 		return b, Plan{}, err
 	}
-	p.Notes = append(p.Notes, b.notes()...)
+	p.Notes = append(append(p.Notes, b.notes()...), letterNotes(b.Only...)...)
 	return b, p, nil
 }
 
@@ -288,7 +288,11 @@ func (b Bulk) notes() []string {
 			"replayed events come behind those of their keys that were published since",
 		}
 	case VerbRestore:
-		return []string{"a restored event comes behind those of its key that were published since it died"}
+		notes := []string{"a restored event comes behind those of its key that were published since it died"}
+		if b.Only == nil {
+			notes = append(notes, "one that was sent to a dead-letter topic stays there, too: whoever handles it gets it twice")
+		}
+		return notes
 	case VerbSkip, VerbDead:
 		return []string{"the events are kept in outbox.dead_event; outbox events restore puts them back"}
 	}

@@ -26,6 +26,7 @@ type crowd struct {
 	reported         int
 	audited          []string
 	overtaken        Overtaken
+	letter           string
 }
 
 func (c *crowd) StartAudit(_ context.Context, a AuditStart) (int64, error) {
@@ -99,7 +100,7 @@ func (c *crowd) Settled(_ context.Context, _ Bulk, at Cursor, limit int) (Settle
 }
 
 func (c *crowd) Find(context.Context, []Ref) ([]Target, []Ref, error) {
-	return []Target{{ID: 1, State: StateDead}}, nil, nil
+	return []Target{{ID: 1, State: StateDead, Letter: c.letter}}, nil, nil
 }
 
 func (c *crowd) Overtaken(context.Context, Target) (Overtaken, error) { return c.overtaken, nil }
@@ -263,6 +264,19 @@ func TestARestoreThatMayOvertakeAsksFirst(t *testing.T) {
 		if plan, ok := PlanOf(err); CodeOf(err) != CodeUnconfirmed || !ok || plan.Count != 1 {
 			t.Errorf("%s: %v", answer, err)
 		}
+	}
+}
+
+func TestARestoreOfWhatIsInADeadLetterTopicAsksFirst(t *testing.T) {
+	t.Parallel()
+	c := &crowd{overtaken: OvertakenNo, letter: "dead.orders"}
+	_, err := serviceOf(t, c).Act(t.Context(), ann, Action{Verb: VerbRestore, Event: Ref{ID: 1}})
+	if plan, ok := PlanOf(err); CodeOf(err) != CodeUnconfirmed || !ok || len(plan.Notes) != 1 || !strings.Contains(plan.Notes[0], "dead.orders") {
+		t.Errorf("one: %v, plan %+v", err, plan)
+	}
+	plan, err := serviceOf(t, c).Plan(t.Context(), ann, Bulk{Verb: VerbRestore, Events: &EventFilter{Refs: []Ref{{ID: 1}}}}, func(Progress) {})
+	if err != nil || len(plan.Notes) != 2 || !strings.Contains(plan.Notes[1], "dead.orders keeps what was sent there (1 of these events)") {
+		t.Errorf("named: %v, notes %q", err, plan.Notes)
 	}
 }
 

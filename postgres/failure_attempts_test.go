@@ -197,6 +197,58 @@ func TestAnEventIsBuriedWholeWithItsAttempts(t *testing.T) {
 	}
 }
 
+func TestADeadEventKeepsWhereItWasSent(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	c := claim(t, s, owner("a"))
+	refs := insert(t, db, orders, 3)
+	for i, letter := range []*relay.Place{{Topic: "dead", Partition: 2, Offset: 0}, {Topic: "dead", Partition: 0, Offset: -1}, nil} {
+		if _, err := s.Bury(t.Context(), c, relay.DeadEvent{FailedEvent: failed(orders, refs[i], "X"), By: "x", Letter: letter}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	same(t, "letters", queryOne[[]string](t, db, `
+SELECT array_agg(concat_ws(' ', coalesce(letter_topic, 'none'), coalesce(letter_partition::text, '-'), coalesce(letter_offset::text, '-')) ORDER BY id) FROM outbox.dead_event`),
+		[]string{"dead 2 0", "dead 0 -", "none - -"})
+	for i, want := range []string{"; it is in the dead-letter topic dead, too", "; it is in the dead-letter topic dead, too", "in its place"} {
+		outcome, problem := askedFor(t, db, s, c, VerbRestore, orders, refs[i])
+		wantOutcome(t, outcome, problem, "restored: ")
+		if !strings.HasSuffix(outcome, want) {
+			t.Errorf("restored %d: %q, want it to end with %q", i, outcome, want)
+		}
+	}
+	// Given up again by hand, it was sent nowhere.
+	askedFor(t, db, s, c, VerbDead, orders, refs[0])
+	same(t, "letter of one that was restored", queryOne[int](t, db, `SELECT count(letter_topic) FROM outbox.dead_event`), 0)
+}
+
+func TestTopicsOfWhatIsInTheTableAreListed(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	c := claim(t, s, owner("a"))
+	for _, topic := range []string{"published", "parked", "dead", "pending"} {
+		key := relay.Key{Topic: topic, PartitionKey: "k"}
+		ref := insert(t, db, key, 1)[0]
+		switch topic {
+		case "published":
+			settle(t, s, []relay.Ref{ref})
+		case "parked":
+			park(t, s, c, relay.ParkedKey{Key: key, Event: ref, Code: "X"})
+		case "dead":
+			if _, err := s.Bury(t.Context(), c, relay.DeadEvent{FailedEvent: failed(key, ref, "X"), By: "x"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	topics, err := s.Topics(t.Context())
+	slices.Sort(topics)
+	if err != nil || !slices.Equal(topics, []string{"dead", "parked", "pending", "published"}) {
+		t.Errorf("topics %v, %v", topics, err)
+	}
+}
+
 func TestBuryingWaitsForWhoeverHasTheRow(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)

@@ -153,6 +153,21 @@ OVERRIDING SYSTEM VALUE VALUES (9, $1, 'Order', '1', 'order.placed.v1', '{}', $2
 	same(t, "both, the oldest first", listed(first(d.all(operate.EventQuery{EventFilter: operate.EventFilter{MinID: 8}, Limit: 1, Order: operate.OldestFirst}))), []int64{8, 9, 9})
 }
 
+func TestADeadEventSaysWhereItWasSent(t *testing.T) {
+	t.Parallel()
+	d := mixed(t)
+	d.exec(`UPDATE outbox.dead_event SET letter_topic = 'dead.orders', letter_partition = 2, letter_offset = 41 WHERE id = 8`)
+	e, offset := d.show(operate.Ref{ID: 8}), int64(41)
+	same(t, "letter", e.Letter, &operate.Letter{Topic: "dead.orders", Partition: 2, Offset: &offset})
+	same(t, "notes", e.Notes, []string{"it was sent to the dead-letter topic dead.orders, partition 2, offset 41"})
+	d.exec(`UPDATE outbox.dead_event SET letter_offset = NULL`)
+	same(t, "notes without an offset", d.show(operate.Ref{ID: 8}).Notes, []string{"it was sent to the dead-letter topic dead.orders, partition 2"})
+	found, _, err := d.store.Find(t.Context(), []operate.Ref{{ID: 8}, {ID: 9}})
+	if err != nil || len(found) != 2 || found[0].Letter+found[1].Letter != "dead.orders" {
+		t.Errorf("found %+v, %v", found, err)
+	}
+}
+
 func first(events []operate.Event, _ int) []operate.Event { return events }
 
 // Tables that others made may have other types, and lack what is not needed to publish.

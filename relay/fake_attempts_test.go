@@ -142,6 +142,19 @@ func (s *fakeSource) Bury(ctx context.Context, c Claim, d DeadEvent) (buried boo
 	return buried, err
 }
 
+// Topics implements [TopicLister].
+func (s *fakeSource) Topics(ctx context.Context) (topics []string, err error) {
+	err = s.call(ctx, "topics", func() error {
+		for _, r := range s.table.rows {
+			if !slices.Contains(topics, r.event.Topic) {
+				topics = append(topics, r.event.Topic)
+			}
+		}
+		return nil
+	})
+	return topics, err
+}
+
 func (s *fakeSource) Begin(ctx context.Context, c Claim, events []*Event) error {
 	return s.call(ctx, "begin", func() error {
 		for _, e := range events {

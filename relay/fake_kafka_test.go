@@ -12,11 +12,15 @@ type fakeKafka struct {
 	mu      sync.Mutex
 	log     []*Event
 	missing map[string]bool
+	// looks counts how often each topic was asked for.
+	looks map[string]int
 	// landed is told of every record, under mu.
 	landed func(*Event)
 }
 
-func newFakeKafka() *fakeKafka { return &fakeKafka{missing: map[string]bool{}} }
+func newFakeKafka() *fakeKafka {
+	return &fakeKafka{missing: map[string]bool{}, looks: map[string]int{}}
+}
 
 func (k *fakeKafka) land(e *Event) {
 	k.mu.Lock()
@@ -49,6 +53,18 @@ func (k *fakeKafka) setMissing(topic string, missing bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.missing[topic] = missing
+}
+
+func (k *fakeKafka) look(topic string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.looks[topic]++
+}
+
+func (k *fakeKafka) looksAt(topic string) int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.looks[topic]
 }
 
 func (k *fakeKafka) check(topic string) error {
@@ -251,6 +267,7 @@ func (p *fakePublisher) CheckTopics(ctx context.Context, topics []string) (map[s
 	}
 	found := map[string]error{}
 	for _, topic := range topics {
+		p.kafka.look(topic)
 		found[topic] = p.kafka.check(topic)
 	}
 	return found, nil

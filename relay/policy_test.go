@@ -37,12 +37,15 @@ func TestPoliciesThatCannotWorkAreRefusedAllAtOnce(t *testing.T) {
 		{Topics: "c", MinBackoff: time.Hour, MaxBackoff: time.Minute},
 		{Topics: "d", OnFailure: Skip, DeadLetterTopic: "dead"},
 		{Topics: "e", OnFailure: DeadLetter, DeadLetterTopic: "{topic}/dead"},
+		{Topics: "f*", OnFailure: DeadLetter, DeadLetterTopic: "{topic}"},
+		{Topics: "g", OnFailure: DeadLetter, DeadLetterTopic: "g"},
 	}}
 	_, err := New(&fakeSource{table: newFakeTable()}, &fakePublisher{kafka: newFakeKafka(), maxDelay: testDelay}, cfg)
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, part := range []string{`"a"`, `"b"`, `"c"`, `"d"`, `"e"`, "OnFailure is 7", "MaxAttempts is -1", "from 1h0m0s to 1m0s", "OnFailure is skip", `"{topic}/dead"`} {
+	for _, part := range []string{`"a"`, `"b"`, `"c"`, `"d"`, `"e"`, "OnFailure is 7", "MaxAttempts is -1", "from 1h0m0s to 1m0s", "skip sends nothing there", `"{topic}/dead"`,
+		`policy of topics "f*": dead-letter topic "{topic}" is the topic of the events themselves`, `policy of topics "g": dead-letter topic "g" is the topic`} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("the error does not say %s:\n%v", part, err)
 		}

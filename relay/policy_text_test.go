@@ -35,7 +35,9 @@ func TestPoliciesThatCannotBeReadSayWhat(t *testing.T) {
 		"skip backoff=1":               "duration",
 		"skip backoff=5m..1s":          "duration",
 		"skip wait=1s":                 `"wait" is unknown`,
-		"skip topic=dead":              "OnFailure is skip",
+		"skip topic=dead":              "skip sends nothing there",
+		"dead-letter topic={topic}":    "the topic of the events themselves",
+		"a=dead-letter topic=a":        "the topic of the events themselves",
 		"dead-letter topic=":           "needs a name",
 		"dead-letter topic=dead/topic": "dead/topic",
 	} {
