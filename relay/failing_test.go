@@ -194,6 +194,9 @@ func TestEventWhoseRowIsLockedIsMovedWhenItIsFree(t *testing.T) {
 		if sent := r.publisher.sent(); len(sent) != 1 {
 			t.Errorf("%d letters, want 1", len(sent))
 		}
+		if dead := w.table.deadEvents(); len(dead) != 1 || dead[0].Letter == nil || *dead[0].Letter != (Place{"dead", 3, 1}) {
+			t.Errorf("dead events: %+v, want one that knows where its letter is", dead)
+		}
 		if now := w.table.lanes[0].epoch; now != epoch || epoch != 1 {
 			t.Errorf("lane 0 has epoch %d, had %d: want 1, the first term's", now, epoch)
 		}
