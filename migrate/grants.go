@@ -28,7 +28,7 @@ func (s settings) relayRights(role string) string {
 	lines = append(lines,
 		grant("USAGE", "SCHEMA outbox", to),
 		grant("SELECT", "outbox.migration", to),
-		grant("SELECT, UPDATE (first_published_at)", "outbox.source", to),
+		grant("SELECT, UPDATE (first_published_at, last_published_at)", "outbox.source", to),
 		grant("SELECT, UPDATE", "outbox.lane", to),
 		grant("SELECT, INSERT, UPDATE, DELETE", "outbox.relay, outbox.parked_key, outbox.held_topic, outbox.failure, outbox.dead_event", to),
 		grant("SELECT, UPDATE (done_at, outcome, error)", "outbox.request", to),

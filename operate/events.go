@@ -229,6 +229,8 @@ type Event struct {
 	NextAttemptAt time.Time `json:"next_attempt_at,omitzero"`
 	// BlockedBy is the id of the event of its key that it waits for; 0 when it waits for none.
 	BlockedBy int64 `json:"blocked_by,string,omitempty"`
+	// Kept is what keeps a pending event in a list: a pause, its topic, Kafka, or that no relay is there; nil when nothing is known to.
+	Kept *Reason `json:"kept,omitempty"`
 }
 
 // Ref names the event by both ids.

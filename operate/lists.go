@@ -20,6 +20,8 @@ type Topic struct {
 	Holds []Hold `json:"holds,omitempty"`
 	// Paused is nil when nobody has paused the topic.
 	Paused *Pause `json:"paused,omitempty"`
+	// PausedKeys is how many of its keys are paused.
+	PausedKeys int64 `json:"paused_keys"`
 }
 
 // Hold is what keeps a relay from publishing to a topic.
@@ -40,6 +42,14 @@ type TopicList struct {
 	Looks []Look `json:"looks,omitempty"`
 	// Watched tells that a relay is alive: without one nobody knows what holds a topic.
 	Watched bool `json:"watched"`
+	// Outages are the relays that are alive and that Kafka answers nothing: what they have of any topic waits.
+	Outages []Outage `json:"outages,omitempty"`
+}
+
+// Outage is a relay that Kafka answers nothing, and since when.
+type Outage struct {
+	Relay string    `json:"relay"`
+	Since time.Time `json:"since"`
 }
 
 // Lane is a lane with its owner.
@@ -67,8 +77,11 @@ type Relay struct {
 	Alive    bool      `json:"alive"`
 	// Lanes is how many it has.
 	Lanes int `json:"lanes"`
-	// Holds are the topics that it can publish nothing to.
-	Holds int `json:"held_topics"`
+	// Holds is how many topics it can publish nothing to, HeldNames the first ten of them by name.
+	Holds     int      `json:"held_topics"`
+	HeldNames []string `json:"held_topic_names,omitempty"`
+	// SilentSince is since when Kafka answers nothing to it; zero when Kafka answers.
+	SilentSince time.Time `json:"silent_since,omitzero"`
 }
 
 // AuditQuery asks for a page of the audit.

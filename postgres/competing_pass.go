@@ -234,11 +234,14 @@ func (p *pass) mark(ctx context.Context, tx pgx.Tx) error {
 // their sake.
 func (p *pass) settleRest(ctx context.Context) error {
 	p.result.Settled = p.marked
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	if p.marked > 0 {
+		p.settler.note(ctx)
+	}
 	if p.marked == len(p.refs) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
 	more, err := p.settler.Settle(ctx, p.refs)
 	p.result.Settled += more
 	return err

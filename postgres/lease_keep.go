@@ -56,11 +56,17 @@ func (l *leases) Report(ctx context.Context, owner relay.Owner, r relay.Report) 
 		us := r.Proved.Microseconds()
 		proved = &us
 	}
+	var silent *int64
+	if r.Silent > 0 {
+		us := r.Silent.Microseconds()
+		silent = &us
+	}
 	err := l.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, `
 UPDATE outbox.relay SET seen_at = clock_timestamp(), standing = greatest(standing, $3::smallint),
-    proved_at = greatest(proved_at, clock_timestamp() - $4::bigint * interval '1 microsecond')
-WHERE source = $1 AND owner = $2`, l.row.id, owner.ID, int16(r.Standing), proved)
+    proved_at = greatest(proved_at, clock_timestamp() - $4::bigint * interval '1 microsecond'),
+    silent_since = clock_timestamp() - $5::bigint * interval '1 microsecond'
+WHERE source = $1 AND owner = $2`, l.row.id, owner.ID, int16(r.Standing), proved, silent)
 		return err
 	})
 	switch {

@@ -25,6 +25,9 @@ func (s *Store) Events(ctx context.Context, limit time.Duration, q operate.Event
 				p.Looks = nil
 			}
 		}
+		if err == nil {
+			err = l.addKept(ctx, p.Events)
+		}
 		return p, err
 	})
 }

@@ -37,15 +37,16 @@ func (s *Store) Relays(ctx context.Context, limit time.Duration) ([]operate.Rela
 		rows, err := l.tx.Query(ctx, `
 SELECT r.owner, r.name, r.version, r.mode = 'competing', r.started_at, r.seen_at, r.proved_at, r.expires_at > now(),
     (SELECT count(*) FROM outbox.lane n WHERE n.source = r.source AND n.owner = r.owner AND n.expires_at > now()),
-    (SELECT count(*) FROM outbox.held_topic h WHERE h.source = r.source AND h.owner = r.owner)
+    (SELECT count(*) FROM outbox.held_topic h WHERE h.source = r.source AND h.owner = r.owner),
+    ARRAY(SELECT h.topic FROM outbox.held_topic h WHERE h.source = r.source AND h.owner = r.owner ORDER BY h.topic LIMIT 10), r.silent_since
 FROM outbox.relay r WHERE r.source = $1::uuid ORDER BY r.expires_at > now() DESC, r.started_at, r.owner`, l.row.id.String())
 		if err != nil {
 			return nil, err
 		}
 		return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r operate.Relay, err error) {
-			var proved *time.Time
-			err = row.Scan(&r.Owner, &r.Name, &r.Version, &r.Competing, &r.StartedAt, &r.SeenAt, &proved, &r.Alive, &r.Lanes, &r.Holds)
-			r.StartedAt, r.SeenAt, r.ProvedAt = r.StartedAt.UTC(), r.SeenAt.UTC(), timeOrZero(proved)
+			var proved, silent *time.Time
+			err = row.Scan(&r.Owner, &r.Name, &r.Version, &r.Competing, &r.StartedAt, &r.SeenAt, &proved, &r.Alive, &r.Lanes, &r.Holds, &r.HeldNames, &silent)
+			r.StartedAt, r.SeenAt, r.ProvedAt, r.SilentSince = r.StartedAt.UTC(), r.SeenAt.UTC(), timeOrZero(proved), timeOrZero(silent)
 			return r, err
 		})
 	})
@@ -81,6 +82,23 @@ ORDER BY paused_at, scope, topic, key_hash`, append([]any{l.row.id.String()}, ar
 		p.Since = p.Since.UTC()
 		return p, err
 	})
+}
+
+// readOutages returns the relays that are alive and that Kafka answers nothing, each with its id.
+func readOutages(ctx context.Context, l survey) (outages []operate.Outage, owners []uuid.UUID, err error) {
+	rows, err := l.tx.Query(ctx, `
+SELECT owner, name, silent_since FROM outbox.relay WHERE source = $1::uuid AND expires_at > now() AND silent_since IS NOT NULL ORDER BY silent_since, name`, l.row.id.String())
+	if err != nil {
+		return nil, nil, err
+	}
+	var owner uuid.UUID
+	var o operate.Outage
+	_, err = pgx.ForEachRow(rows, []any{&owner, &o.Relay, &o.Since}, func() error {
+		o.Since = o.Since.UTC()
+		outages, owners = append(outages, o), append(owners, owner)
+		return nil
+	})
+	return outages, owners, err
 }
 
 // readHolds returns what relays that are alive can publish nothing to: of one topic, or of all with "".

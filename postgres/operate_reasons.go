@@ -149,11 +149,11 @@ FROM outbox.relay WHERE source = $1::uuid`, l.row.id.String()).Scan(&alive, &com
 // whyOutage tells that the owner of the lane hears nothing of Kafka.
 func (l survey) whyOutage(ctx context.Context, d *operate.EventDetail) ([]operate.Reason, error) {
 	var name string
-	var proved *time.Time
+	var proved, silent *time.Time
 	err := l.tx.QueryRow(ctx, `
-SELECT r.name, r.proved_at FROM outbox.lane n JOIN outbox.relay r ON r.source = n.source AND r.owner = n.owner
-WHERE n.source = $1::uuid AND n.lane = $2::integer AND n.expires_at > now() AND r.started_at < now() - $3::float8 * interval '1 second'
-  AND coalesce(r.proved_at < now() - $3::float8 * interval '1 second', true)`, l.row.id.String(), d.Lane, silence.Seconds()).Scan(&name, &proved)
+SELECT r.name, r.proved_at, r.silent_since FROM outbox.lane n JOIN outbox.relay r ON r.source = n.source AND r.owner = n.owner
+WHERE n.source = $1::uuid AND n.lane = $2::integer AND n.expires_at > now() AND (r.silent_since IS NOT NULL
+  OR r.started_at < now() - $3::float8 * interval '1 second' AND coalesce(r.proved_at < now() - $3::float8 * interval '1 second', true))`, l.row.id.String(), d.Lane, silence.Seconds()).Scan(&name, &proved, &silent)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -161,10 +161,14 @@ WHERE n.source = $1::uuid AND n.lane = $2::integer AND n.expires_at > now() AND 
 		return nil, err
 	}
 	text := name + " has its lane, and Kafka has never answered it"
-	if proved != nil {
-		text = fmt.Sprintf("%s has its lane, and Kafka has not answered it since %s", name, clock(*proved))
+	since := proved
+	if silent != nil {
+		since = silent
 	}
-	return []operate.Reason{{Code: operate.ReasonOutage, By: name, Since: timeOrZero(proved), Text: text + ": look at the brokers, and at its log"}}, nil
+	if since != nil {
+		text = fmt.Sprintf("%s has its lane, and Kafka has not answered it since %s", name, clock(*since))
+	}
+	return []operate.Reason{{Code: operate.ReasonOutage, By: name, Since: timeOrZero(since), Text: text + ": look at the brokers, and at its log"}}, nil
 }
 
 // whyRequested shows what somebody has asked for and is not done yet.

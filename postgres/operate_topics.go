@@ -26,7 +26,7 @@ func (l survey) listTopics(ctx context.Context) (operate.TopicList, error) {
 			func(to *operate.Topic, n int64, _ float64) { to.ParkedKeys = n }),
 		t.count(ctx, "dead events", "SELECT topic, died_at AS created_at, id FROM outbox.dead_event WHERE source = $2::uuid ORDER BY id LIMIT $1",
 			func(to *operate.Topic, n int64, _ float64) { to.Dead = n }),
-		t.holds(ctx), t.pauses(ctx),
+		t.holds(ctx), t.pauses(ctx), t.outages(ctx),
 		l.tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM outbox.relay WHERE source = $1::uuid AND expires_at > now())`, l.row.id.String()).Scan(&t.list.Watched),
 	)
 	for _, name := range slices.Sorted(maps.Keys(t.topics)) {
@@ -96,5 +96,23 @@ func (t *topicCounter) pauses(ctx context.Context) error {
 		}
 		t.topic(p.Topic).Paused = &p
 	}
+	if err != nil {
+		return err
+	}
+	rows, err := t.tx.Query(ctx, `SELECT topic, count(*) FROM outbox.pause WHERE source = $1::uuid AND scope = 'key' GROUP BY topic`, t.row.id.String())
+	if err != nil {
+		return err
+	}
+	var topic string
+	var keys int64
+	_, err = pgx.ForEachRow(rows, []any{&topic, &keys}, func() error {
+		t.topic(topic).PausedKeys = keys
+		return nil
+	})
+	return err
+}
+
+func (t *topicCounter) outages(ctx context.Context) (err error) {
+	t.list.Outages, _, err = readOutages(ctx, t.survey)
 	return err
 }

@@ -11,7 +11,8 @@ import (
 
 // Holding is what a table holds, and who deletes from it.
 type Holding struct {
-	// Bytes is what the table takes with its indexes, of all partitions; Rows is about how many rows it has, by the server's statistics; 0 when there are none yet.
+	// Bytes is what the table takes with its indexes, of all partitions; Rows is about how many rows it has, by the server's count of what was written and
+	// deleted, or where that was reset by its last look at the table; 0 when there are none yet.
 	Bytes, Rows int64
 	// OldestSettled is when the oldest settled event was published, as far as the rows with the lowest ids tell; zero when they tell nothing.
 	OldestSettled time.Time
@@ -22,6 +23,8 @@ type Holding struct {
 	By        string
 	OlderThan time.Duration
 	Keep      int64
+	// DeadOlderThan and AuditOlderThan are from which age on the relay By deletes dead events, and what operators have done; 0 when no relay deletes them.
+	DeadOlderThan, AuditOlderThan time.Duration
 	// PrunedAt is when settled events were last deleted, or that was tried; zero if never. Pruned is how many were so far.
 	PrunedAt time.Time
 	Pruned   int64
@@ -76,21 +79,23 @@ func readSize(ctx context.Context, tx pgx.Tx, row sourceRow) (Holding, error) {
 	var readable bool
 	err := tx.QueryRow(ctx, `
 WITH parts AS (SELECT $1::text::regclass::oid AS oid UNION SELECT relid::oid FROM pg_partition_tree($1::text::regclass))
-SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint, coalesce(sum(greatest(reltuples, 0)) FILTER (WHERE relkind <> 'p'), 0)::bigint, bool_or(relkind = 'p'),
+SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint, coalesce(sum(coalesce(nullif(pg_stat_get_live_tuples(oid), 0), CASE WHEN pg_stat_get_tuples_deleted(oid) = 0 THEN greatest(reltuples, 0) ELSE 0 END)) FILTER (WHERE relkind <> 'p'), 0)::bigint, bool_or(relkind = 'p'),
     (SELECT coalesce(has_table_privilege(to_regclass('outbox.retention'), 'SELECT'), false))
 FROM parts JOIN pg_class USING (oid)`, row.table.sql()).Scan(&h.Bytes, &h.Rows, &h.Partitioned, &readable)
 	if err != nil || !readable {
 		return h, err
 	}
-	var older int64
+	var older, dead, audit int64
 	var at *time.Time
 	err = tx.QueryRow(ctx, `
-SELECT expires_at > clock_timestamp() AND (older_than IS NOT NULL), name, coalesce(extract(epoch FROM older_than) * 1000000, 0)::bigint, keep, pruned, pruned_at
-FROM outbox.retention WHERE source = $1`, row.id).Scan(&h.Retained, &h.By, &older, &h.Keep, &h.Pruned, &at)
+SELECT expires_at > clock_timestamp() AND (older_than IS NOT NULL), name, coalesce(extract(epoch FROM older_than) * 1000000, 0)::bigint, keep, pruned, pruned_at,
+    CASE WHEN expires_at > clock_timestamp() THEN coalesce(extract(epoch FROM dead_older_than) * 1000000, 0) ELSE 0 END::bigint,
+    CASE WHEN expires_at > clock_timestamp() THEN coalesce(extract(epoch FROM audit_older_than) * 1000000, 0) ELSE 0 END::bigint
+FROM outbox.retention WHERE source = $1`, row.id).Scan(&h.Retained, &h.By, &older, &h.Keep, &h.Pruned, &at, &dead, &audit)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return h, nil
 	}
-	h.OlderThan = microseconds(older)
+	h.OlderThan, h.DeadOlderThan, h.AuditOlderThan = microseconds(older), microseconds(dead), microseconds(audit)
 	if at != nil {
 		h.PrunedAt = *at
 	}

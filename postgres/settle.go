@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -23,6 +24,7 @@ type settler struct {
 	statement string
 	// begun tells that the source's first publication is written down.
 	begun bool
+	noted noted
 }
 
 // plainPlan holds the planner to one index lookup for each row. Without it a plan made while the table was small, or before its first
@@ -45,7 +47,7 @@ func newSettler(db runner, row sourceRow, mode SettleMode) *settler {
 	if mode == Delete {
 		sql, statement = deleteSQL, "DELETE"
 	}
-	return &settler{db: db, row: row, sql: fmt.Sprintf(sql, row.table.sql()), statement: statement, begun: !row.firstPublished.IsZero()}
+	return &settler{db: db, row: row, sql: fmt.Sprintf(sql, row.table.sql()), statement: statement, begun: !row.firstPublished.IsZero(), noted: noted{now: time.Now}}
 }
 
 // settleTries is how often a settle that lost against another transaction is tried; a settle given up is a batch sent twice.
@@ -60,6 +62,9 @@ func (s *settler) Settle(ctx context.Context, refs []relay.Ref) (int, error) {
 	settled, err := s.settleParts(ctx, inOrder(refs), &left)
 	if err != nil {
 		return 0, fmt.Errorf("settle %d events of %s: %w", len(refs), s.row.table, err)
+	}
+	if settled > 0 {
+		s.note(ctx)
 	}
 	return settled, left.err()
 }

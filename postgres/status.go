@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -29,8 +28,10 @@ type Backlog struct {
 	PendingCapped bool
 	// OldestAge is the age of the oldest unpublished event, of a parked key or not.
 	OldestAge time.Duration
-	// EligibleAge is the age of the oldest unpublished event whose key is not parked: how far the relay is behind.
+	// EligibleAge is the age of the oldest unpublished event whose key is not parked and that no pause keeps: how far the relay is behind.
 	EligibleAge time.Duration
+	// Paused is what operators have paused.
+	Paused Paused
 	// ParkedKeys is how many keys are parked, and ParkedAge how long the first of them has been.
 	ParkedKeys int64
 	ParkedAge  time.Duration
@@ -47,8 +48,9 @@ type TopicStatus struct {
 	EligibleAge time.Duration
 	ParkedKeys  int64
 	// HeldCode and HeldReason say why nothing can be published to the topic; "" when nothing stands in the way, as far as the relay has
-	// noticed: a topic that no event was tried for is not looked at.
+	// noticed: a topic that no event was tried for is not looked at. HeldSince is when that was noticed.
 	HeldCode, HeldReason string
+	HeldSince            time.Time
 }
 
 // LaneStatus is who may publish a lane.
@@ -74,6 +76,8 @@ type RelayStatus struct {
 	SeenAt    time.Time
 	// Remaining is how long the relay counts as alive unless it says so again; zero or less when it is dead.
 	Remaining time.Duration
+	// SilentSince is since when Kafka answers nothing to it, as far as it has said; zero when Kafka answers. Competing relays do not say it.
+	SilentSince time.Time
 }
 
 // Status is what an operator wants to know of a source, taken in one snapshot by the database's clock.
@@ -89,9 +93,9 @@ type Status struct {
 	// LastPublished is when an event was last published, as far as the newest rows and those before the oldest unpublished one tell;
 	// zero when they tell nothing, as always in a source that deletes.
 	LastPublished time.Time
-	// Pauses is what operators have paused, the oldest first.
-	Pauses []relay.Pause
-	Topics []TopicStatus
+	Topics        []TopicStatus
+	// Pauses are the first hundred of what is paused, with what each keeps: the source, then topics, then keys, the oldest pause first. The [Backlog] counts all.
+	Pauses []PauseStatus
 	Lanes  []LaneStatus
 	Relays []RelayStatus
 }
@@ -157,9 +161,7 @@ func readStatus(ctx context.Context, db runner, row sourceRow) (Status, error) {
 		errs[5] = tx.QueryRow(ctx, `
 SELECT now(), coalesce(first_published_at, '0001-01-01 00:00:00+00') FROM outbox.source WHERE id = $1`, row.id).
 			Scan(&st.At, &st.FirstPublished)
-		var paused relay.Pauses
-		paused, errs[6] = pausesOf(ctx, tx.Conn(), row.id)
-		st.Pauses = paused.All
+		st.Pauses, _, errs[6] = readKept(ctx, tx, row, false)
 		return st, firstError(errs[:]...)
 	})
 }
@@ -189,27 +191,29 @@ func glance[T any](ctx context.Context, db runner, row sourceRow, limit time.Dur
 }
 
 // pendingSQL are the oldest unpublished rows of the table %s, at most $2, over the partial index, each with whether its key is parked
-// in the source $1.
+// in the source $1, or a pause keeps it.
 const pendingSQL = `
 WITH pending AS MATERIALIZED (
     SELECT topic, partition_key, created_at FROM %s WHERE published_at IS NULL ORDER BY id LIMIT $2
 ), waiting AS (
-    SELECT p.topic, k.source IS NOT NULL AS parked,
+    SELECT p.topic, k.source IS NOT NULL OR q.source IS NOT NULL OR p.topic::text = ANY (ARRAY(SELECT topic FROM outbox.pause WHERE source = $1 AND scope = 'topic'))
+        OR EXISTS (SELECT FROM outbox.pause WHERE source = $1 AND scope = 'source') AS kept,
         CASE WHEN isfinite(p.created_at) THEN greatest(0, least(extract(epoch FROM now() - p.created_at), 9e9) * 1000000)::bigint ELSE 0 END AS age
     FROM pending p LEFT JOIN outbox.parked_key k ON k.source = $1 AND k.topic = p.topic AND k.partition_key = p.partition_key
+    LEFT JOIN outbox.pause q ON q.source = $1 AND q.scope = 'key' AND q.topic = p.topic AND q.partition_key = p.partition_key
 )`
 
 func readBacklog(ctx context.Context, tx pgx.Tx, row sourceRow, limit int64) (Backlog, error) {
 	var b Backlog
 	var oldest, eligible, parked int64
 	err := tx.QueryRow(ctx, fmt.Sprintf(pendingSQL+`
-SELECT count(*), coalesce(max(age), 0), coalesce(max(age) FILTER (WHERE NOT parked), 0),
+SELECT count(*), coalesce(max(age), 0), coalesce(max(age) FILTER (WHERE NOT kept), 0),
     (SELECT count(*) FROM outbox.parked_key WHERE source = $1),
     (SELECT coalesce(greatest(0, max(extract(epoch FROM now() - parked_at)) * 1000000), 0)::bigint
      FROM outbox.parked_key WHERE source = $1),
-    (SELECT `+indexedOf("$3::text")+`)
+    (SELECT `+indexedOf("$3::text")+`), `+pausedSQL+`
 FROM waiting`, row.table.sql()), row.id, limit+1, row.table.sql()).
-		Scan(&b.Pending, &oldest, &eligible, &b.ParkedKeys, &parked, &b.Indexed)
+		Scan(&b.Pending, &oldest, &eligible, &b.ParkedKeys, &parked, &b.Indexed, &b.Paused.Source, &b.Paused.Topics, &b.Paused.Keys)
 	if err != nil {
 		return Backlog{}, fmt.Errorf("count what is unpublished: %w", err)
 	}
@@ -224,13 +228,14 @@ func readTopics(ctx context.Context, tx pgx.Tx, row sourceRow) ([]TopicStatus, e
 	rows, err := tx.Query(ctx, fmt.Sprintf(pendingSQL+`, keys AS (
     SELECT topic, count(*) AS parked FROM outbox.parked_key WHERE source = $1 GROUP BY topic
 ), counts AS (
-    SELECT topic, count(*) AS pending, max(age) AS oldest, max(age) FILTER (WHERE NOT parked) AS eligible FROM waiting GROUP BY topic
+    SELECT topic, count(*) AS pending, max(age) AS oldest, max(age) FILTER (WHERE NOT kept) AS eligible FROM waiting GROUP BY topic
 ), held AS (
-    SELECT DISTINCT ON (h.topic) h.topic, h.code, h.reason
+    SELECT DISTINCT ON (h.topic) h.topic, h.code, h.reason, h.held_at
     FROM outbox.held_topic h JOIN outbox.relay r ON r.source = h.source AND r.owner = h.owner
     WHERE h.source = $1 AND r.expires_at > clock_timestamp() ORDER BY h.topic, h.held_at
 )
-SELECT topic, coalesce(pending, 0), coalesce(oldest, 0), coalesce(eligible, 0), coalesce(parked, 0), coalesce(h.code, ''), coalesce(h.reason, '')
+SELECT topic, coalesce(pending, 0), coalesce(oldest, 0), coalesce(eligible, 0), coalesce(parked, 0), coalesce(h.code, ''), coalesce(h.reason, ''),
+    h.held_at
 FROM counts FULL JOIN keys USING (topic)
 FULL JOIN held h USING (topic) ORDER BY topic`, row.table.sql()), row.id, int64(statusLimit))
 	if err != nil {
@@ -238,7 +243,9 @@ FULL JOIN held h USING (topic) ORDER BY topic`, row.table.sql()), row.id, int64(
 	}
 	return pgx.CollectRows(rows, func(r pgx.CollectableRow) (t TopicStatus, err error) {
 		var oldest, eligible int64
-		err = r.Scan(&t.Topic, &t.Pending, &oldest, &eligible, &t.ParkedKeys, &t.HeldCode, &t.HeldReason)
+		var held *time.Time
+		err = r.Scan(&t.Topic, &t.Pending, &oldest, &eligible, &t.ParkedKeys, &t.HeldCode, &t.HeldReason, &held)
+		t.HeldSince = timeOrZero(held)
 		t.OldestAge, t.EligibleAge = microseconds(oldest), microseconds(eligible)
 		return t, err
 	})
@@ -264,37 +271,18 @@ WHERE l.source = $1 ORDER BY l.lane`, source)
 
 func readRelays(ctx context.Context, q querier, source uuid.UUID) ([]RelayStatus, error) {
 	rows, err := q.Query(ctx, `
-SELECT owner, name, version, mode = 'competing', started_at, seen_at, (extract(epoch FROM expires_at - clock_timestamp()) * 1000000)::bigint FROM outbox.relay
+SELECT owner, name, version, mode = 'competing', started_at, seen_at, (extract(epoch FROM expires_at - clock_timestamp()) * 1000000)::bigint, silent_since FROM outbox.relay
 WHERE source = $1 ORDER BY started_at, owner`, source)
 	if err != nil {
 		return nil, fmt.Errorf("read the relays: %w", err)
 	}
 	return pgx.CollectRows(rows, func(r pgx.CollectableRow) (s RelayStatus, err error) {
 		var remaining int64
-		err = r.Scan(&s.ID, &s.Name, &s.Version, &s.Competing, &s.StartedAt, &s.SeenAt, &remaining)
-		s.Remaining = microseconds(remaining)
+		var silent *time.Time
+		err = r.Scan(&s.ID, &s.Name, &s.Version, &s.Competing, &s.StartedAt, &s.SeenAt, &remaining, &silent)
+		s.Remaining, s.SilentSince = microseconds(remaining), timeOrZero(silent)
 		return s, err
 	})
-}
-
-// readLastPublished looks at a bounded number of rows, over the primary key: no index knows published_at.
-func readLastPublished(ctx context.Context, q querier, row sourceRow) (time.Time, error) {
-	var last *time.Time
-	table := row.table.sql()
-	err := q.QueryRow(ctx, fmt.Sprintf(`
-SELECT max(published_at) FROM (
-    (SELECT published_at FROM %[1]s ORDER BY id DESC LIMIT 1000)
-    UNION ALL
-    (SELECT published_at FROM %[1]s
-     WHERE id < (SELECT id FROM %[1]s WHERE published_at IS NULL ORDER BY id LIMIT 1) ORDER BY id DESC LIMIT 1000)) newest`, table)).
-		Scan(&last)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return time.Time{}, fmt.Errorf("read the last publication: %w", err)
-	}
-	if last == nil {
-		return time.Time{}, nil
-	}
-	return *last, nil
 }
 
 func microseconds(us int64) time.Duration { return time.Duration(us) * time.Microsecond }

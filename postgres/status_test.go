@@ -133,7 +133,7 @@ SELECT id, 'only-parked', '', 'k', 0, 1, gen_random_uuid(), '', '', '' FROM outb
 	same(t, "SourceID", got.SourceID, queryOne[uuid.UUID](t, db, `SELECT id FROM outbox.source`))
 	same(t, "Pending, ParkedKeys", []int64{got.Pending, got.ParkedKeys}, []int64{4, 2})
 	about(t, "OldestAge", got.OldestAge, 3*time.Hour)
-	if got.LastPublished.IsZero() || !got.LastPublished.Equal(queryOne[time.Time](t, db, `SELECT max(published_at) FROM outbox_event`)) {
+	if last := queryOne[time.Time](t, db, `SELECT max(published_at) FROM outbox_event`); got.LastPublished.Before(last) || got.LastPublished.After(got.At) {
 		t.Errorf("LastPublished = %s", got.LastPublished)
 	}
 	if got.FirstPublished.IsZero() || got.FirstPublished.After(got.At) || got.At.IsZero() {

@@ -24,6 +24,8 @@ type fakeRelay struct {
 	standing    Standing
 	// proved is when it showed that it can publish; zero: never.
 	proved time.Time
+	// silent is for how long Kafka was silent at the last report.
+	silent time.Duration
 }
 
 func (r *fakeRelay) alive() bool { return r != nil && r.until.After(time.Now()) }
@@ -81,7 +83,7 @@ func (s *fakeSource) Report(ctx context.Context, owner Owner, r Report) error {
 		if me == nil {
 			return nil
 		}
-		me.seen, me.standing = time.Now(), max(me.standing, r.Standing)
+		me.seen, me.standing, me.silent = time.Now(), max(me.standing, r.Standing), r.Silent
 		if at := time.Now().Add(-r.Proved); r.Proved > 0 && at.After(me.proved) {
 			me.proved = at
 		}
@@ -338,4 +340,14 @@ func (f *fakeTable) setPaused(p Pause, paused bool) {
 	case !paused && at >= 0:
 		f.pauses = slices.Delete(slices.Clone(f.pauses), at, at+1)
 	}
+}
+
+// silent is what the relay last reported of Kafka's silence.
+func (t *fakeTable) silent(owner uuid.UUID) time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r := t.relays[owner]; r != nil {
+		return r.silent
+	}
+	return 0
 }

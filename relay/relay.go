@@ -54,6 +54,8 @@ type Relay struct {
 	standing Standing
 	// proved is when Kafka last acknowledged something or the brokers answered; nil if never.
 	proved atomic.Pointer[time.Time]
+	// unanswered is since when questions to the brokers fail; nil when the last was answered.
+	unanswered atomic.Pointer[time.Time]
 	// topic is the one of the last acknowledged event.
 	topic atomic.Pointer[string]
 }

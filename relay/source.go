@@ -163,6 +163,8 @@ type Report struct {
 	Standing Standing
 	// Proved is how long ago Kafka last acknowledged something, or the brokers answered a question; 0 if they never did.
 	Proved time.Duration
+	// Silent is for how long Kafka has answered nothing that was sent or asked; 0 when it answers, or has not been silent for long.
+	Silent time.Duration
 }
 
 // View is the outcome of [Leases.Look].

@@ -22,7 +22,24 @@ func (r *Relay) report(s Standing) Report {
 	if at := r.proved.Load(); at != nil {
 		rep.Proved = max(time.Microsecond, r.cfg.now().Sub(*at))
 	}
+	if silent := r.unheard(); silent >= worthReporting {
+		rep.Silent = silent
+	}
 	return rep
+}
+
+// worthReporting is from when on silence is reported: an acknowledgement may take a while, and a report is looked at for as long as it is the last.
+const worthReporting = 3 * time.Second
+
+// unheard is for how long Kafka has answered nothing: neither events that are outstanding nor the question that is asked while none are.
+func (r *Relay) unheard() (silent time.Duration) {
+	if g := r.counters.gate.Load(); g != nil && r.counters.lanes.Load() > 0 {
+		silent = g.silentFor()
+	}
+	if since := r.unanswered.Load(); since != nil {
+		silent = max(silent, r.cfg.now().Sub(*since))
+	}
+	return silent
 }
 
 // tryReport reports while the relay waits for lanes.
@@ -66,6 +83,9 @@ func (t *term) works() bool {
 func (r *Relay) noteProof() {
 	now := r.cfg.now()
 	r.proved.Store(&now)
+	if r.unanswered.Load() != nil {
+		r.unanswered.Store(nil)
+	}
 }
 
 // noteTopic remembers a topic that can be published to.
@@ -98,6 +118,7 @@ func (p *prober) ask(ctx context.Context) {
 	defer cancel()
 	if _, err := p.publisher.CheckTopics(ctx, []string{*topic}); err != nil {
 		p.cfg.Logger.Debug("ask the brokers whether they are there", "error", err)
+		p.unanswered.CompareAndSwap(nil, &now)
 		return
 	}
 	p.noteProof()

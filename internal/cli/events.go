@@ -113,6 +113,8 @@ func briefly(e operate.Event) string {
 		return "published " + moment(e.PublishedAt)
 	case e.BlockedBy != 0:
 		return fmt.Sprintf("behind %d", e.BlockedBy)
+	case e.Kept != nil:
+		return cell(e.Kept.Text)
 	case !e.NextAttemptAt.IsZero():
 		return fmt.Sprintf("again at %s: %s", moment(e.NextAttemptAt), cell(text))
 	}

@@ -62,12 +62,26 @@ func report(states []sourceState, several bool, check func(sourceState) error) (
 	return b.String(), ok
 }
 
-// pausedNote says that an operator has paused the source: the relay is as ready as it can be then.
+// pausedNote says what operators keep back. Who has paused a source does not want its relay restarted, so it is ready all the same.
 func pausedNote(s sourceState) string {
-	if s.Made && s.Engine.Stats().Paused {
-		return ", paused by an operator"
+	if !s.Made {
+		return ""
 	}
-	return ""
+	stats := s.Engine.Stats()
+	var parts []string
+	if stats.Paused {
+		parts = append(parts, "everything")
+	}
+	if n := len(stats.PausedTopics); n > 0 {
+		parts = append(parts, plural(n, "topic"))
+	}
+	if stats.PausedKeys > 0 {
+		parts = append(parts, plural(stats.PausedKeys, "key"))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return "; paused: " + strings.Join(parts, ", ") + "; see outbox pause list"
 }
 
 // oneLine says an error with its remedy in one line.

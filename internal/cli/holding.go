@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/outbox-relay/outbox/postgres"
@@ -29,6 +30,9 @@ type retentionObject struct {
 	By               string  `json:"by"`
 	OlderThanSeconds float64 `json:"older_than_seconds"`
 	Keep             int64   `json:"keep"`
+	// 0 where nobody deletes them.
+	DeadOlderThanSeconds  float64 `json:"dead_older_than_seconds"`
+	AuditOlderThanSeconds float64 `json:"audit_older_than_seconds"`
 }
 
 func holdingJSON(h postgres.Holding) holdingObject {
@@ -36,8 +40,8 @@ func holdingJSON(h postgres.Holding) holdingObject {
 		TableBytes: h.Bytes, TableRows: h.Rows, OldestSettled: timeOrNull(h.OldestSettled), OldestSettledAgeSeconds: h.OldestSettledAge.Seconds(),
 		Pruned: h.Pruned, PrunedAt: timeOrNull(h.PrunedAt),
 	}
-	if h.Retained {
-		o.Retention = &retentionObject{h.By, h.OlderThan.Seconds(), h.Keep}
+	if h.Retained || h.DeadOlderThan > 0 || h.AuditOlderThan > 0 {
+		o.Retention = &retentionObject{h.By, h.OlderThan.Seconds(), h.Keep, h.DeadOlderThan.Seconds(), h.AuditOlderThan.Seconds()}
 	}
 	return o
 }
@@ -56,13 +60,31 @@ func printHolding(w io.Writer, h postgres.Holding) {
 	fmt.Fprintf(w, "retention\t%s\n", retentionText(h))
 }
 
-// retentionText says who deletes settled events, or that nobody does.
+// retentionText says who deletes settled events, or that nobody does, and what of the other kinds is deleted.
 func retentionText(h postgres.Holding) string {
+	var others []string
+	if h.DeadOlderThan > 0 {
+		others = append(others, fmt.Sprintf("dead events after %s", h.DeadOlderThan))
+	}
+	if h.AuditOlderThan > 0 {
+		others = append(others, fmt.Sprintf("audit, jobs and requests after %s", h.AuditOlderThan))
+	}
 	switch {
-	case h.Retained && h.Keep > 0:
-		return fmt.Sprintf("%s deletes settled events after %s, but the newest %d", printable(h.By), h.OlderThan, h.Keep)
 	case h.Retained:
-		return fmt.Sprintf("%s deletes settled events after %s", printable(h.By), h.OlderThan)
+		text := fmt.Sprintf("%s deletes settled events after %s", printable(h.By), h.OlderThan)
+		if h.Keep > 0 {
+			text += fmt.Sprintf(", but the newest %d", h.Keep)
+		}
+		return strings.Join(append([]string{text}, others...), "; ")
+	case len(others) > 0:
+		return fmt.Sprintf("%s; %s deletes %s", settledText(h), printable(h.By), strings.Join(others, ", "))
+	}
+	return settledText(h)
+}
+
+// settledText is for settled events that no relay deletes.
+func settledText(h postgres.Holding) string {
+	switch {
 	case !h.PrunedAt.IsZero() && !h.Endless():
 		return "no relay deletes settled events; last pruned " + moment(h.PrunedAt)
 	case h.OldestSettled.IsZero():

@@ -39,8 +39,8 @@ func newCollector(relays *relayFleet) *collector {
 		unsettled: desc("unsettled_total", "Events that are in Kafka and whose rows could not be marked."),
 		sinceAck:  desc("seconds_since_ack", "How long events have been outstanding without an answer of Kafka; 0 while none are outstanding."),
 		dead:      desc("dead_events_total", "Events that this relay has moved to outbox.dead_event by policy."),
-		paused:    desc("paused", "What operators have paused, as this relay obeys it: 1 for the source, or how many topics or keys.", "scope"),
 		delayed:   desc("delayed_keys", "Keys that wait for the next attempt with an event that has failed."),
+		paused:    desc("paused", "What operators have paused: the source itself, topics and keys.", "scope"),
 	}
 }
 
@@ -81,9 +81,6 @@ func (c *collector) collect(ch chan<- prometheus.Metric, s sourceState) {
 	metric(c.sinceAck, prometheus.GaugeValue, stats.Silent.Seconds())
 	metric(c.dead, prometheus.CounterValue, float64(stats.Dead))
 	metric(c.delayed, prometheus.GaugeValue, float64(stats.DelayedKeys))
-	metric(c.paused, prometheus.GaugeValue, zeroOrOne(stats.Paused), string(relay.PauseSource))
-	metric(c.paused, prometheus.GaugeValue, float64(len(stats.PausedTopics)), string(relay.PauseTopic))
-	metric(c.paused, prometheus.GaugeValue, float64(stats.PausedKeys), string(relay.PauseKey))
 	for class, n := range stats.Errors {
 		metric(c.errors, prometheus.CounterValue, float64(n), class.String())
 	}
@@ -98,6 +95,9 @@ func (c *collector) collect(ch chan<- prometheus.Metric, s sourceState) {
 	}
 	metric(c.pending, prometheus.GaugeValue, float64(backlog.Pending))
 	metric(c.oldest, prometheus.GaugeValue, backlog.OldestAge.Seconds())
+	metric(c.paused, prometheus.GaugeValue, zeroOrOne(backlog.Paused.Source), string(relay.PauseSource))
+	metric(c.paused, prometheus.GaugeValue, float64(backlog.Paused.Topics), string(relay.PauseTopic))
+	metric(c.paused, prometheus.GaugeValue, float64(backlog.Paused.Keys), string(relay.PauseKey))
 	metric(c.parked, prometheus.GaugeValue, float64(max(backlog.ParkedKeys, int64(stats.ParkedKeys))))
 }
 

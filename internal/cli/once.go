@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/outbox-relay/outbox/postgres"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -119,11 +120,15 @@ func (o *onceReport) source(ctx context.Context, s sourceState, p *part) error {
 	if err != nil {
 		return fmt.Errorf("%slist parked keys: %w", o.prefix, err)
 	}
-	o.remaining(stats, parked)
+	kept, more, err := p.operator.Keeping(ctx)
+	if err != nil {
+		return fmt.Errorf("%slist what is paused: %w", o.prefix, err)
+	}
+	o.remaining(stats, parked, kept, more)
 	return nil
 }
 
-func (o *onceReport) remaining(stats relay.Stats, parked []relay.ParkedKey) {
+func (o *onceReport) remaining(stats relay.Stats, parked []relay.ParkedKey, kept []postgres.PauseStatus, morePauses int64) {
 	o.line("published %s", plural(int(stats.Settled), "event"))
 	if stats.OpenWriters > 0 {
 		o.line("%s still open: their events come when they commit", plural(stats.OpenWriters, "writing transaction"))
@@ -144,11 +149,17 @@ func (o *onceReport) remaining(stats relay.Stats, parked []relay.ParkedKey) {
 	for _, name := range slices.Sorted(maps.Keys(stats.HeldTopics)) {
 		o.line("held: %v", explain(stats.HeldTopics[name]))
 	}
+	for _, p := range kept {
+		o.line("paused: %s, with %s; %s", pauseName(p.Pause), plural(int(p.Pending), "event"), pausedBy(p.By, p.At, p.Reason))
+	}
+	if morePauses > 0 {
+		o.line("paused: %d more: outbox pause list shows them", morePauses)
+	}
 	see := "outbox status"
 	if len(parked) > 0 {
 		see += " and outbox keys --help"
 	}
-	if o.remains = max(len(parked), stats.ParkedKeys)+stats.HeldKeys+stats.DelayedKeys+len(stats.HeldTopics) > 0; o.remains {
+	if o.remains = max(len(parked), stats.ParkedKeys)+stats.HeldKeys+stats.DelayedKeys+len(stats.HeldTopics)+len(kept) > 0; o.remains {
 		o.line("their events remain: see %s", see)
 	}
 }

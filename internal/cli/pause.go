@@ -17,14 +17,16 @@ type pauseFlags struct {
 func (a *app) pause() *cobra.Command {
 	return a.pauseVerb(operate.VerbPause, "Stop publishing: of a source, a topic or a key", `Nothing new of it goes to Kafka within a second, whichever relay has it, until outbox
 resume; it survives restarts. Events are written all the same, and wait in order. What
-is on its way arrives. outbox status shows what is paused, by whom and why.`,
+is on its way arrives. outbox pause list and outbox status show what is paused, by whom
+and why.`,
 		`  outbox pause topic order-service.order.confirmed --reason "the consumer is being mended"
   outbox pause key order-service.order.confirmed order-17
-  outbox pause relay`)
+  outbox pause relay
+  outbox pause list`)
 }
 
 func (a *app) resume() *cobra.Command {
-	return a.pauseVerb(operate.VerbResume, "Go on publishing what was paused", `What waited goes out in order.`,
+	return a.pauseVerb(operate.VerbResume, "Go on publishing what was paused", `What waited goes out in order. outbox pause list shows what is paused.`,
 		`  outbox resume topic order-service.order.confirmed
   outbox resume key order-service.order.confirmed order-17
   outbox resume relay`)
@@ -37,6 +39,9 @@ func (a *app) pauseVerb(verb operate.Verb, short, long, example string) *cobra.C
 		Long:    short + ".\n\n" + long,
 		Example: example,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	if verb == operate.VerbPause {
+		cmd.AddCommand(a.pauseList())
 	}
 	cmd.AddCommand(
 		a.pauseScope(verb, "relay", "everything: all relays of the source", operate.ScopeSource, 0),

@@ -32,7 +32,7 @@ func relays(s postgres.Status) []string {
 		if r.Competing {
 			what = "competes for rows, seen"
 		}
-		lines = append(lines, fmt.Sprintf("%s: %s %s", printable(r.Name), what, ago(s, r)))
+		lines = append(lines, fmt.Sprintf("%s: %s %s%s", printable(r.Name), what, ago(s, r), silent(s, r)))
 	}
 	return append(lines, dead(s, holders)...)
 }
@@ -65,6 +65,14 @@ func ago(s postgres.Status, r postgres.RelayStatus) string {
 		return fmt.Sprintf("%d s ago", int(d.Round(time.Second).Seconds()))
 	}
 	return strings.TrimSuffix(d.Round(time.Minute).String(), "0s") + " ago"
+}
+
+// silent marks a relay that Kafka does not answer.
+func silent(s postgres.Status, r postgres.RelayStatus) string {
+	if r.SilentSince.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf(", KAFKA DOES NOT ANSWER IT for %s: what it has waits", max(0, s.At.Sub(r.SilentSince)).Round(time.Second))
 }
 
 // anyCompeting tells that a relay is alive which competes for rows.
@@ -106,7 +114,7 @@ func holders(s postgres.Status) (lines []string, owners []uuid.UUID) {
 			lines = append(lines, fmt.Sprintf("%s: not seen for %s, %s, %s", printable(s.Relays[i].Name), s.At.Sub(s.Relays[i].SeenAt).Round(time.Second),
 				plural(l.lanes, "lane"), ends))
 		default:
-			lines = append(lines, fmt.Sprintf("%s: %s, %s, seen %s", printable(s.Relays[i].Name), plural(l.lanes, "lane"), ends, ago(s, s.Relays[i])))
+			lines = append(lines, fmt.Sprintf("%s: %s, %s, seen %s%s", printable(s.Relays[i].Name), plural(l.lanes, "lane"), ends, ago(s, s.Relays[i]), silent(s, s.Relays[i])))
 		}
 	}
 	return lines, owners

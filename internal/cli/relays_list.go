@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -46,7 +47,7 @@ func (a *app) printRelayList(list []operate.Relay) error {
 		_, err := fmt.Fprintln(a.stdout, "no relay is alive, and none was seen for a day: start one with outbox relay")
 		return err
 	}
-	return a.table("RELAY\tVERSION\tALIVE\tLANES\tHELD TOPICS\tKAFKA ANSWERED\tSTARTED\tSEEN", func(w io.Writer) {
+	err := a.table("RELAY\tVERSION\tALIVE\tLANES\tHELD TOPICS\tKAFKA ANSWERED\tSTARTED\tSEEN", func(w io.Writer) {
 		for _, r := range list {
 			lanes, alive := fmt.Sprint(r.Lanes), "yes"
 			if r.Competing {
@@ -55,7 +56,36 @@ func (a *app) printRelayList(list []operate.Relay) error {
 			if !r.Alive {
 				alive = "dead"
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", cell(r.Name), cell(r.Version), alive, lanes, r.Holds, moment(r.ProvedAt), moment(r.StartedAt), moment(r.SeenAt))
+			answered := moment(r.ProvedAt)
+			if r.Alive && !r.SilentSince.IsZero() {
+				answered = "NOT SINCE " + moment(r.SilentSince)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", cell(r.Name), cell(r.Version), alive, lanes, r.Holds, answered, moment(r.StartedAt), moment(r.SeenAt))
 		}
 	})
+	if err != nil {
+		return err
+	}
+	return a.printHeldNames(list)
+}
+
+// printHeldNames says which topics relays that are alive can publish nothing to.
+func (a *app) printHeldNames(list []operate.Relay) error {
+	for _, r := range list {
+		if !r.Alive || len(r.HeldNames) == 0 {
+			continue
+		}
+		names := make([]string, len(r.HeldNames))
+		for i, n := range r.HeldNames {
+			names[i] = cell(n)
+		}
+		more := ""
+		if n := r.Holds - len(names); n > 0 {
+			more = fmt.Sprintf(" and %d more", n)
+		}
+		if _, err := fmt.Fprintf(a.stdout, "%s holds %s%s: outbox topics says why\n", cell(r.Name), strings.Join(names, ", "), more); err != nil {
+			return err
+		}
+	}
+	return nil
 }

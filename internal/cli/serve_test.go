@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -61,6 +62,17 @@ VALUES (gen_random_uuid(), 'Order', '1', 'order.placed.v1', '{}', $1, '1', now()
 			strings.Contains(body, "\noutbox_unsettled_total{source=\"public.outbox_event\"} 0\n") &&
 			strings.Contains(body, "\noutbox_held_topics{source=\"public.outbox_event\"} 1\n") && strings.Contains(body, "\noutbox_in_flight{source=\"public.outbox_event\"} 0\n")
 	})
+	db.Exec(t, `INSERT INTO outbox.pause (source, scope, topic, paused_by) SELECT id, 'topic', 'shop.missing', 'ann' FROM outbox.source`)
+	await.Until(t, "the pause is told", func() bool {
+		code, body := get(t, server.URL+"/readyz")
+		return code == http.StatusOK && body == "ok; paused: 1 topic; see outbox pause list\n"
+	})
+	_, metrics := get(t, server.URL+"/metrics")
+	for scope, n := range map[string]int{"source": 0, "topic": 1, "key": 0} {
+		if line := fmt.Sprintf("\noutbox_paused{scope=%q,source=\"public.outbox_event\"} %d\n", scope, n); !strings.Contains(metrics, line) {
+			t.Errorf("/metrics lacks %s", line)
+		}
+	}
 	if code, _ := get(t, server.URL+"/livez"); code != http.StatusOK {
 		t.Errorf("/livez is %d", code)
 	}

@@ -1,13 +1,15 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"github.com/outbox-relay/outbox/postgres"
@@ -20,9 +22,9 @@ func (a *app) status() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show what waits, for how long, and who publishes it",
-		Long: `status shows the backlog, the age of its oldest event, parked keys and the relays,
-and when each relay was last seen. It counts at most 1,000,000 unpublished events
-and says when there are more.
+		Long: `status shows the backlog, the age of its oldest event, parked keys, what is paused and
+by whom, the relays, when each was last seen, and whether Kafka answers it. It counts
+at most 1,000,000 unpublished events and says when there are more.
 
 With --config and no --source it shows all sources of the file. One that cannot be
 reached is shown with its error, the others all the same, and the exit code is 1.`,
@@ -68,109 +70,6 @@ func (a *app) operator(cmd *cobra.Command, db *database) (operator *postgres.Ope
 	return operator, pool.Close, nil
 }
 
-// The JSON form is a contract of its own: ages in seconds, names as in the metrics.
-type statusObject struct {
-	Name                    string        `json:"name"`
-	Table                   string        `json:"table"`
-	Source                  string        `json:"source"`
-	Pending                 int64         `json:"pending"`
-	PendingCapped           bool          `json:"pending_capped"`
-	OldestPendingAgeSeconds float64       `json:"oldest_pending_age_seconds"`
-	EligibleAgeSeconds      float64       `json:"oldest_eligible_age_seconds"`
-	ParkedKeys              int64         `json:"parked_keys"`
-	PartialIndex            bool          `json:"partial_index"`
-	FirstPublished          *time.Time    `json:"first_published_at"`
-	LastPublished           *time.Time    `json:"last_published_at"`
-	Pauses                  []pauseObject `json:"pauses"`
-	Topics                  []topicObject `json:"topics"`
-	Lanes                   []laneObject  `json:"lanes"`
-	Relays                  []relayObject `json:"relays"`
-}
-
-type pauseObject struct {
-	Scope        string    `json:"scope"`
-	Topic        string    `json:"topic"`
-	PartitionKey string    `json:"partition_key"`
-	By           string    `json:"paused_by"`
-	Reason       string    `json:"reason"`
-	At           time.Time `json:"paused_at"`
-}
-
-type topicObject struct {
-	Topic                   string  `json:"topic"`
-	Pending                 int64   `json:"pending"`
-	OldestPendingAgeSeconds float64 `json:"oldest_pending_age_seconds"`
-	ParkedKeys              int64   `json:"parked_keys"`
-	HeldCode                string  `json:"held_code"`
-	HeldReason              string  `json:"held_reason"`
-}
-
-type laneObject struct {
-	Lane             int32   `json:"lane"`
-	Epoch            int64   `json:"epoch"`
-	Owner            string  `json:"owner"`
-	RemainingSeconds float64 `json:"remaining_seconds"`
-	ParkedKeys       int64   `json:"parked_keys"`
-}
-
-type relayObject struct {
-	Owner     string    `json:"owner"`
-	Name      string    `json:"name"`
-	Version   string    `json:"version"`
-	StartedAt time.Time `json:"started_at"`
-	SeenAt    time.Time `json:"seen_at"`
-	Competing bool      `json:"competing"`
-	Alive     bool      `json:"alive"`
-	Lanes     int       `json:"lanes"`
-}
-
-func statusJSON(name string, s postgres.Status) statusObject {
-	o := statusObject{
-		Name: name, Table: s.Table, Source: s.SourceID.String(),
-		Pending: s.Pending, PendingCapped: s.PendingCapped,
-		OldestPendingAgeSeconds: s.OldestAge.Seconds(), EligibleAgeSeconds: s.EligibleAge.Seconds(),
-		ParkedKeys: s.ParkedKeys, PartialIndex: s.Indexed,
-		FirstPublished: timeOrNull(s.FirstPublished), LastPublished: timeOrNull(s.LastPublished),
-		Pauses: []pauseObject{}, Topics: []topicObject{}, Lanes: lanesJSON(s.Lanes), Relays: []relayObject{},
-	}
-	for _, p := range s.Pauses {
-		o.Pauses = append(o.Pauses, pauseObject{string(p.Scope), p.Topic, p.PartitionKey, p.By, p.Reason, p.At.UTC()})
-	}
-	for _, t := range s.Topics {
-		o.Topics = append(o.Topics, topicObject{t.Topic, t.Pending, t.OldestAge.Seconds(), t.ParkedKeys, t.HeldCode, t.HeldReason})
-	}
-	for _, r := range s.Relays {
-		o.Relays = append(o.Relays, relayObject{r.ID.String(), r.Name, r.Version, r.StartedAt, r.SeenAt, r.Competing, r.Remaining > 0, lanesOf(s.Lanes, r.ID)})
-	}
-	return o
-}
-
-func lanesJSON(lanes []postgres.LaneStatus) []laneObject {
-	objects := []laneObject{}
-	for _, l := range lanes {
-		objects = append(objects, laneObject{l.Lane, l.Epoch, l.OwnerName, max(0, l.Remaining.Seconds()), l.ParkedKeys})
-	}
-	return objects
-}
-
-// lanesOf counts the lanes that an owner has.
-func lanesOf(lanes []postgres.LaneStatus, owner uuid.UUID) (n int) {
-	for _, l := range lanes {
-		if l.Owner == owner && l.Remaining > 0 {
-			n++
-		}
-	}
-	return n
-}
-
-func timeOrNull(t time.Time) *time.Time {
-	if t.IsZero() {
-		return nil
-	}
-	t = t.UTC()
-	return &t
-}
-
 func (a *app) printStatus(name string, s postgres.Status, h postgres.Holding) error {
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	more := ""
@@ -184,10 +83,10 @@ func (a *app) printStatus(name string, s postgres.Status, h postgres.Holding) er
 	fmt.Fprintf(w, "pending\t%d%s\n", s.Pending, more)
 	fmt.Fprintf(w, "oldest pending\t%s\n", age(s.Pending, s.OldestAge))
 	fmt.Fprintf(w, "parked keys\t%d\n", s.ParkedKeys)
-	printPauses(w, s.Pauses)
 	if anyCompeting(s.Relays) {
 		fmt.Fprintf(w, "held keys\tcompeting relays are alive: %s\n", heldElsewhere)
 	}
+	printPaused(w, s)
 	fmt.Fprintf(w, "last published\t%s\n", moment(s.LastPublished))
 	printHolding(w, h)
 	for i, r := range relays(s) {
@@ -204,29 +103,43 @@ func (a *app) printStatus(name string, s postgres.Status, h postgres.Holding) er
 	return w.Flush()
 }
 
-// mostPauses bounds what the status lists; its JSON form has all.
-const mostPauses = 5
+// pausesPrinted bounds the pauses that a status names.
+const pausesPrinted = 10
 
-// printPauses says what operators keep back; nothing when that is nothing.
-func printPauses(w io.Writer, pauses []relay.Pause) {
-	for i, p := range pauses {
-		if i == mostPauses {
-			fmt.Fprintf(w, "paused\tand %d more, see --json\n", len(pauses)-i)
-			return
-		}
-		what := string(p.Scope)
-		if p.Scope != relay.PauseSource {
-			what += " " + printable(abridged(p.Topic))
-		}
-		if p.Scope == relay.PauseKey {
-			what += " " + printable(abridged(p.PartitionKey))
-		}
-		why := ""
-		if p.Reason != "" {
-			why = ": " + printable(abridged(p.Reason))
-		}
-		fmt.Fprintf(w, "paused\t%s since %s, by %s%s\n", what, moment(p.At), printable(p.By), why)
+func printPaused(w io.Writer, s postgres.Status) {
+	if !s.Paused.Any() {
+		fmt.Fprintf(w, "paused\tnothing\n")
+		return
 	}
+	label := "paused"
+	shown := s.Pauses[:min(len(s.Pauses), pausesPrinted)]
+	for _, p := range shown {
+		fmt.Fprintf(w, "%s\t%s: %s pending; %s\n", label, pauseName(p.Pause), plural(int(p.Pending), "event"), pausedBy(p.By, p.At, p.Reason))
+		label = ""
+	}
+	if more := s.Paused.Count() - int64(len(shown)); more > 0 {
+		fmt.Fprintf(w, "%s\tand %d more: outbox pause list\n", label, more)
+	}
+}
+
+// pauseName says what is paused.
+func pauseName(p relay.Pause) string {
+	switch p.Scope {
+	case relay.PauseTopic:
+		return "topic " + printable(abridged(p.Topic))
+	case relay.PauseKey:
+		return fmt.Sprintf("key %s of topic %s", strconv.Quote(abridged(p.PartitionKey)), printable(abridged(p.Topic)))
+	}
+	return "everything"
+}
+
+// pausedBy says by whom, since when and why.
+func pausedBy(by string, since time.Time, reason string) string {
+	text := fmt.Sprintf("by %s since %s", printable(abridged(by)), moment(since))
+	if reason != "" {
+		text += ": " + printable(abridged(reason))
+	}
+	return text
 }
 
 // printTopics says nothing of what holds a topic when no relay is alive that could know.
@@ -238,14 +151,25 @@ func printTopics(w io.Writer, s postgres.Status) {
 	if slices.ContainsFunc(s.Relays, func(r postgres.RelayStatus) bool { return r.Remaining > 0 }) {
 		free = "no"
 	}
-	fmt.Fprintf(w, "\nTOPIC\tPENDING\tOLDEST\tPARKED KEYS\tHELD\n")
+	fmt.Fprintf(w, "\nTOPIC\tPENDING\tOLDEST\tPARKED KEYS\tHELD OR PAUSED\n")
 	for _, t := range s.Topics {
-		held := free
-		if t.HeldCode != "" {
-			held = printable(t.HeldCode + ": " + t.HeldReason)
-		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%s\n", printable(abridged(t.Topic)), t.Pending, age(t.Pending, t.OldestAge), t.ParkedKeys, held)
+		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%s\n", printable(abridged(t.Topic)), t.Pending, age(t.Pending, t.OldestAge), t.ParkedKeys, cmp.Or(heldOrPaused(s, t), free))
 	}
+}
+
+// heldOrPaused is "" when nothing is known to keep the topic.
+func heldOrPaused(s postgres.Status, t postgres.TopicStatus) string {
+	var parts []string
+	if s.Paused.Source {
+		parts = append(parts, "paused with everything")
+	}
+	if p := pauseOf(s, t.Topic); p != nil {
+		parts = append(parts, "paused "+pausedBy(p.By, p.At, p.Reason))
+	}
+	if t.HeldCode != "" {
+		parts = append(parts, printable(fmt.Sprintf("since %s: %s: %s", moment(t.HeldSince), t.HeldCode, t.HeldReason)))
+	}
+	return strings.Join(parts, "; ")
 }
 
 func age(pending int64, d time.Duration) string {

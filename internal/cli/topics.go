@@ -47,6 +47,9 @@ func (a *app) printTopicList(list operate.TopicList) error {
 	if p := list.Paused; p != nil {
 		fmt.Fprintf(a.stdout, "all topics are paused by %s since %s: %s\n\n", printable(p.By), moment(p.Since), cell(p.Reason))
 	}
+	for _, o := range list.Outages {
+		fmt.Fprintf(a.stdout, "Kafka does not answer %s since %s: what it has waits, of any topic\n\n", printable(o.Relay), moment(o.Since))
+	}
 	if len(list.Topics) == 0 {
 		_, err := fmt.Fprintln(a.stdout, "no topic has events waiting, parked or dead, and none is held or paused")
 		return err
@@ -69,10 +72,13 @@ func (a *app) printTopicList(list operate.TopicList) error {
 func keeps(t operate.Topic, watched bool) string {
 	var parts []string
 	if t.Paused != nil {
-		parts = append(parts, fmt.Sprintf("paused by %s since %s", t.Paused.By, moment(t.Paused.Since)))
+		parts = append(parts, "paused "+pausedBy(t.Paused.By, t.Paused.Since, t.Paused.Reason))
 	}
 	for _, h := range t.Holds {
-		parts = append(parts, fmt.Sprintf("%s: %s: %s", h.Relay, h.Code, h.Reason))
+		parts = append(parts, fmt.Sprintf("%s since %s: %s: %s", h.Relay, moment(h.Since), h.Code, h.Reason))
+	}
+	if t.PausedKeys > 0 {
+		parts = append(parts, fmt.Sprintf("%s paused: outbox pause list", plural(int(t.PausedKeys), "key")))
 	}
 	switch {
 	case len(parts) > 0:
