@@ -343,10 +343,10 @@ func (f *fakeTable) setPaused(p Pause, paused bool) {
 }
 
 // silent is what the relay last reported of Kafka's silence.
-func (t *fakeTable) silent(owner uuid.UUID) time.Duration {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if r := t.relays[owner]; r != nil {
+func (f *fakeTable) silent(owner uuid.UUID) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if r := f.relays[owner]; r != nil {
 		return r.silent
 	}
 	return 0
