@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,10 +23,23 @@ type Action struct {
 	Topic, PartitionKey string
 	// Reason is needed for skip and dead.
 	Reason string
-	// Wait is how long to wait until it is carried out; 0 is [DefaultWait]. The request stays when that is over.
+	// Wait is how long to wait until it is carried out; 0 is [DefaultWait]. When that is over the request is taken back.
 	Wait time.Duration
 	// Overtaking agrees to restore an event though newer ones of its key are published, or may be, or it was sent to a dead-letter topic.
 	Overtaking bool
+}
+
+// String is the verb and its object, as in "skip event 4711".
+func (act Action) String() string {
+	if act.ofEvent() {
+		return fmt.Sprintf("%s event %s", act.Verb, act.Event)
+	}
+	return fmt.Sprintf("%s key %q of topic %s", act.Verb, act.PartitionKey, act.Topic)
+}
+
+// refuse says what could not be done, and why.
+func (act Action) refuse(code Code, format string, args ...any) error {
+	return Refuse(code, "%s: "+format, append([]any{act}, args...)...)
 }
 
 func (act Action) ofEvent() bool { return act.Event != Ref{} }
@@ -66,13 +80,14 @@ func (s *Service) Act(ctx context.Context, a Actor, act Action) (string, error) 
 		return "", err
 	}
 	var text string
-	err := s.audited(ctx, a, act.Verb, actionFilter{act.Event, act.Topic, act.PartitionKey}, act.Reason, func() (change, error) {
+	err := s.audited(ctx, a, act.Verb, actionFilter{act.Event, act.Topic, act.PartitionKey}, act.Reason, func(audit int64) (change, error) {
 		t, err := s.target(ctx, act)
-		if err == nil {
-			text, err = s.carryOut(ctx, a, act, t)
-		}
 		if err != nil {
 			return change{}, err
+		}
+		var open bool
+		if text, open, err = s.carryOut(ctx, a, act, t, audit); err != nil {
+			return change{open: open}, err
 		}
 		return change{affected: 1, outcome: text}, nil
 	})
@@ -93,10 +108,10 @@ func (s *Service) target(ctx context.Context, act Action) (Target, error) {
 	}
 	t := found[0]
 	if act.Verb == VerbRestore && t.State != StateDead {
-		return Target{}, Refuse(CodeConflict, "event %s is not dead: it is %s, in its place in the table", act.Event, t.State)
+		return Target{}, act.refuse(CodeConflict, "it is not dead but %s, in its place in the table", t.State)
 	}
 	if why := t.refused(act.Verb); why != "" {
-		return Target{}, Refuse(CodeConflict, "%s event %s: %s", act.Verb, act.Event, why)
+		return Target{}, act.refuse(CodeConflict, "%s", why)
 	}
 	return t, s.mayOvertake(ctx, act, t)
 }
@@ -139,26 +154,45 @@ func letterNotes(events ...Target) []string {
 	return notes
 }
 
-func (s *Service) carryOut(ctx context.Context, a Actor, act Action, t Target) (string, error) {
-	id, err := s.store.Ask(ctx, act.Verb, t, a.Name, act.Reason)
+// carryOut asks, and waits for the answer. open tells that the request could not be taken back, so that it may still be carried out.
+func (s *Service) carryOut(ctx context.Context, a Actor, act Action, t Target, audit int64) (text string, open bool, err error) {
+	id, err := s.store.Ask(ctx, audit, act.Verb, t, a.Name, act.Reason)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	wait := act.Wait
-	if wait == 0 {
-		wait = DefaultWait
-	}
+	wait := cmp.Or(act.Wait, DefaultWait)
 	within, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	answer, err := s.store.Answer(within, id)
-	if err != nil && (within.Err() != nil || errors.Is(err, context.DeadlineExceeded)) {
-		return "", &Error{Code: CodeUnavailable, Text: "not carried out yet", Err: err}
-	}
 	if err != nil {
-		return "", err
+		timedOut := ctx.Err() == nil && (within.Err() != nil || errors.Is(err, context.DeadlineExceeded))
+		if timedOut {
+			err = fmt.Errorf("not carried out within %s", wait)
+		}
+		answer, open, err = s.takeBack(ctx, a, act, id, err)
 	}
-	if answer.Problem != "" {
-		return "", Refuse(CodeConflict, "%s", answer.Problem)
+	switch {
+	case err != nil:
+		return "", open, err
+	case answer.Problem != "":
+		return "", false, act.refuse(CodeConflict, "%s", answer.Problem)
 	}
-	return answer.Text, nil
+	return answer.Text, false, nil
+}
+
+// takeBack withdraws a request that nobody waits for any more, so that it surprises nobody later. It may be too late: then the answer counts.
+func (s *Service) takeBack(ctx context.Context, a Actor, act Action, id int64, cause error) (answer Answer, open bool, err error) {
+	ctx, cancel := detached(ctx)
+	defer cancel()
+	answer, withdrawn, err := s.store.Withdraw(ctx, id, a.Name)
+	switch {
+	case err != nil:
+		return Answer{}, true, &Error{
+			Code: CodeUnavailable, Err: errors.Join(cause, err),
+			Text: fmt.Sprintf("%s: request %d could not be taken back, and may still be carried out; outbox audit tells what becomes of it", act, id),
+		}
+	case withdrawn:
+		return Answer{}, false, &Error{Code: CodeUnavailable, Text: fmt.Sprintf("%s: the request was taken back, and nothing was changed", act), Err: cause}
+	}
+	return answer, false, nil
 }

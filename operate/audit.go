@@ -19,10 +19,12 @@ func detached(ctx context.Context) (context.Context, context.CancelFunc) {
 type change struct {
 	affected, job int64
 	outcome       string
+	// open tells that nobody knows yet what becomes of it: the row stays open, and whoever looks at it is told by the request that it names.
+	open bool
 }
 
 // audited does something with a row of outbox.audit around it. Whoever may not do it leaves a row too, if he has a name.
-func (s *Service) audited(ctx context.Context, actor Actor, verb Verb, filter any, reason string, do func() (change, error)) error {
+func (s *Service) audited(ctx context.Context, actor Actor, verb Verb, filter any, reason string, do func(audit int64) (change, error)) error {
 	text, err := json.Marshal(filter)
 	if err != nil {
 		return fmt.Errorf("write down the filter: %w", err)
@@ -38,7 +40,10 @@ func (s *Service) audited(ctx context.Context, actor Actor, verb Verb, filter an
 	if err != nil {
 		return fmt.Errorf("write the audit; nothing was changed: %w", err)
 	}
-	done, err := do()
+	done, err := do(id)
+	if done.open {
+		return err
+	}
 	if done.outcome == "" {
 		done.outcome = "done"
 	}

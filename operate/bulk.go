@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -337,7 +338,7 @@ func (s *Service) runBulk(ctx context.Context, a Actor, b Bulk, c Confirmed, pro
 		b.Events.MaxID = c.Through
 	}
 	var report Report
-	err = s.audited(ctx, a, b.Verb, b, b.Reason, func() (change, error) {
+	err = s.audited(ctx, a, b.Verb, b, b.Reason, func(int64) (change, error) {
 		planned, p, err := s.plan(ctx, b, progress)
 		if err == nil {
 			err = c.agreed(b, p)
@@ -377,12 +378,18 @@ func (s *Service) runJob(ctx context.Context, a Actor, b Bulk, p Plan, progress 
 	return r, err
 }
 
-// Cancel cancels a job, wherever it runs. What is carried out by then stays done.
-func (s *Service) Cancel(ctx context.Context, a Actor, id int64) error {
+// Cancel cancels a job, wherever it runs. What is carried out by then stays done. The reason, which may be empty, goes into the audit.
+func (s *Service) Cancel(ctx context.Context, a Actor, id int64, reason string) error {
 	if id <= 0 {
 		return Refuse(CodeInvalid, "job %d: want the id of a job; outbox jobs list shows them", id)
 	}
-	return s.audited(ctx, a, VerbCancel, map[string]any{"job": id}, "", func() (change, error) {
-		return change{affected: 1, job: id}, s.store.CancelJob(ctx, id, a.Name)
+	if !storable(reason) {
+		return Refuse(CodeInvalid, "the reason is no UTF-8, or holds a NUL")
+	}
+	return s.audited(ctx, a, VerbCancel, map[string]any{"job": strconv.FormatInt(id, 10)}, reason, func(int64) (change, error) {
+		if err := s.store.CancelJob(ctx, id, a.Name); err != nil {
+			return change{}, err
+		}
+		return change{affected: 1, job: id}, nil
 	})
 }

@@ -65,10 +65,12 @@ type Requests interface {
 	Find(ctx context.Context, refs []Ref) (found []Target, missing []Ref, err error)
 	// Overtaken tells whether events of the target's key that are newer than it are published already.
 	Overtaken(ctx context.Context, t Target) (Overtaken, error)
-	// Ask writes a request down and returns its id. A zero EventID asks for the key.
-	Ask(ctx context.Context, verb Verb, t Target, by, reason string) (int64, error)
+	// Ask writes a request down, and its id into the row of the audit that it belongs to, and returns the id. A zero EventID asks for the key.
+	Ask(ctx context.Context, audit int64, verb Verb, t Target, by, reason string) (int64, error)
 	// Answer waits for the outcome of a request, until ctx ends. With no relay alive it is carried out on the spot.
 	Answer(ctx context.Context, request int64) (Answer, error)
+	// Withdraw takes a request back, for good. One that is answered already is not withdrawn: its answer is returned.
+	Withdraw(ctx context.Context, request int64, by string) (a Answer, withdrawn bool, err error)
 }
 
 // Target is one event, or with a zero EventID one key.

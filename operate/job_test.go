@@ -27,6 +27,9 @@ type crowd struct {
 	audited          []string
 	overtaken        Overtaken
 	letter           string
+	late             Answer
+	withdrawn        bool
+	failWithdraw     error
 }
 
 func (c *crowd) StartAudit(_ context.Context, a AuditStart) (int64, error) {
@@ -105,7 +108,13 @@ func (c *crowd) Find(context.Context, []Ref) ([]Target, []Ref, error) {
 
 func (c *crowd) Overtaken(context.Context, Target) (Overtaken, error) { return c.overtaken, nil }
 
-func (c *crowd) Ask(context.Context, Verb, Target, string, string) (int64, error) { return 1, nil }
+func (c *crowd) Ask(context.Context, int64, Verb, Target, string, string) (int64, error) {
+	return 1, nil
+}
+
+func (c *crowd) Withdraw(context.Context, int64, string) (Answer, bool, error) {
+	return c.late, c.withdrawn, c.failWithdraw
+}
 
 func (c *crowd) Answer(ctx context.Context, _ int64) (Answer, error) {
 	<-ctx.Done()
@@ -245,13 +254,30 @@ func TestAReplayThatLosesItsClientSaysWhereToGoOn(t *testing.T) {
 	})
 }
 
-func TestASingleRequestThatIsNotCarriedOutInTimeStays(t *testing.T) {
+func TestASingleRequestIsTakenBackWhenItsTimeIsOver(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		c, began := &crowd{overtaken: OvertakenNo}, time.Now()
-		_, err := serviceOf(t, c).Act(t.Context(), ann, Action{Verb: VerbRestore, Event: Ref{ID: 1}, Wait: time.Minute})
-		if CodeOf(err) != CodeUnavailable || time.Since(began) != time.Minute {
-			t.Errorf("after %s: %v", time.Since(began), err)
+		for name, w := range map[string]struct {
+			answer    Answer
+			withdrawn bool
+			err       error
+			code      Code
+			audit     string
+		}{
+			"in time":        {withdrawn: true, code: CodeUnavailable, audit: "restore event 1: the request was taken back, and nothing was changed: not carried out within 1m0s"},
+			"too late":       {answer: Answer{Text: "restored"}, audit: "restored"},
+			"refused":        {answer: Answer{Problem: "it is not there"}, code: CodeConflict, audit: "restore event 1: it is not there"},
+			"nobody can say": {err: errors.New("no database"), code: CodeUnavailable},
+		} {
+			c, began := &crowd{overtaken: OvertakenNo, late: w.answer, withdrawn: w.withdrawn, failWithdraw: w.err}, time.Now()
+			text, err := serviceOf(t, c).Act(t.Context(), ann, Action{Verb: VerbRestore, Event: Ref{ID: 1}, Wait: time.Minute})
+			if CodeOf(err) != w.code || text != w.answer.Text || time.Since(began) != time.Minute {
+				t.Errorf("%s: after %s: %q, %v", name, time.Since(began), text, err)
+			}
+			// A row that nobody can complete stays open, for the request to complete it.
+			if ended := strings.Join(c.ended, ""); !strings.HasSuffix(ended, w.audit) || (w.audit == "") != (ended == "") {
+				t.Errorf("%s: the audit was completed with %q, want %q", name, ended, w.audit)
+			}
 		}
 	})
 }

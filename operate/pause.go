@@ -62,7 +62,7 @@ func (s *Service) changePause(ctx context.Context, a Actor, verb Verb, what Scop
 	if !storable(reason) {
 		return false, Refuse(CodeInvalid, "the reason is no UTF-8, or holds a NUL")
 	}
-	err = s.audited(ctx, a, verb, what, reason, func() (change, error) {
+	err = s.audited(ctx, a, verb, what, reason, func(int64) (change, error) {
 		if changed, err = do(); err != nil || !changed {
 			return change{outcome: "nothing to do"}, err
 		}

@@ -37,7 +37,7 @@ func (s *Service) Prune(ctx context.Context, a Actor, p Prune, reason string, pr
 	if err != nil {
 		return Pruned{}, err
 	}
-	err = s.audited(ctx, a, VerbPrune, p, reason, func() (change, error) {
+	err = s.audited(ctx, a, VerbPrune, p, reason, func(int64) (change, error) {
 		var err error
 		pruned, err = pruner.Prune(ctx, p, progress)
 		outcome := ""

@@ -109,15 +109,16 @@ SELECT EXISTS (SELECT FROM newer WHERE topic = %s AND key = %s AND published_at 
 }
 
 // Ask implements [operate.Requests].
-func (s *Store) Ask(ctx context.Context, verb operate.Verb, t operate.Target, by, reason string) (int64, error) {
+func (s *Store) Ask(ctx context.Context, audit int64, verb operate.Verb, t operate.Target, by, reason string) (id int64, err error) {
+	key := relay.Key{Topic: t.Topic, PartitionKey: t.PartitionKey}
 	if t.EventID == uuid.Nil && t.ID == 0 {
-		id, err := s.Request(ctx, string(verb), relay.Key{Topic: t.Topic, PartitionKey: t.PartitionKey}, by, reason)
-		if errors.Is(err, ErrCompeting) {
-			return 0, &operate.Error{Code: operate.CodeConflict, Text: string(verb), Err: ErrCompeting}
-		}
-		return id, err
+		id, err = s.ask(ctx, audit, string(verb), key, nil, by, reason)
+	} else {
+		id, err = s.ask(ctx, audit, string(verb), key, &relay.Ref{ID: t.ID, EventID: t.EventID}, by, reason)
 	}
-	id, err := s.RequestEvent(ctx, string(verb), relay.Key{Topic: t.Topic, PartitionKey: t.PartitionKey}, relay.Ref{ID: t.ID, EventID: t.EventID}, by, reason)
+	if errors.Is(err, ErrCompeting) {
+		return 0, operate.Refuse(operate.CodeConflict, "%s key %q of topic %s: %v", verb, t.PartitionKey, t.Topic, ErrCompeting)
+	}
 	if err != nil {
 		return 0, s.refusal(ctx, err, "write a request", changeTimeout)
 	}
@@ -128,6 +129,30 @@ func (s *Store) Ask(ctx context.Context, verb operate.Verb, t operate.Target, by
 func (s *Store) Answer(ctx context.Context, request int64) (operate.Answer, error) {
 	out, err := s.Await(ctx, request)
 	return operate.Answer{Text: out.Text, Problem: out.Problem}, err
+}
+
+// Withdraw implements [operate.Requests].
+func (s *Store) Withdraw(ctx context.Context, request int64, by string) (a operate.Answer, withdrawn bool, err error) {
+	err = s.change(ctx, "take a request back", func(ctx context.Context, l survey) error {
+		// It waits for a relay that is carrying the request out, and then finds it done.
+		tag, err := l.tx.Exec(ctx, `
+UPDATE outbox.request SET done_at = clock_timestamp(), outcome = $3, error = $4 WHERE source = $1::text::uuid AND id = $2::bigint AND done_at IS NULL`,
+			l.row.id.String(), request, OutcomeWithdrawn, l.row.storable("taken back by "+by))
+		withdrawn = err == nil && tag.RowsAffected() > 0
+		return err
+	})
+	if err != nil || withdrawn {
+		return operate.Answer{}, withdrawn, err
+	}
+	row, err := s.source(ctx)
+	if err != nil {
+		return operate.Answer{}, false, err
+	}
+	out, done, err := s.outcome(ctx, row.id, request)
+	if err == nil && !done {
+		err = fmt.Errorf("request %d of %s is open, and cannot be taken back", request, s.table)
+	}
+	return operate.Answer{Text: out.Text, Problem: out.Problem}, false, err
 }
 
 var _ operate.Changes = (*Store)(nil)

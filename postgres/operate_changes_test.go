@@ -160,7 +160,7 @@ func TestTheRoleIsAskedForEachChange(t *testing.T) {
 			_, err := s.Resume(t.Context(), a, operate.Scope{Kind: operate.ScopeSource}, "")
 			return err
 		},
-		"cancel": func(a operate.Actor) error { return s.Cancel(t.Context(), a, 1) },
+		"cancel": func(a operate.Actor) error { return s.Cancel(t.Context(), a, 1, "") },
 	}
 	for name, attempt := range attempts {
 		for _, a := range []operate.Actor{bob, {Role: operate.Operator}, {}} {
@@ -232,15 +232,15 @@ func TestACancelledJobStopsAndSaysWhatHadHappened(t *testing.T) {
 	job := <-started
 	// Some of it is carried out before it is cancelled.
 	exec(t, db, `UPDATE outbox.request SET done_at = now(), outcome = 'unparked' WHERE id IN (SELECT id FROM outbox.request ORDER BY id LIMIT 5)`)
-	if err := s.Cancel(t.Context(), operate.Actor{Name: "bob", Role: operate.Operator}, job); err != nil {
+	if err := s.Cancel(t.Context(), operate.Actor{Name: "bob", Role: operate.Operator}, job, ""); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "report", counted(<-ended), "total 12: 5 done, 0 already, 0 failed, 0 not found, 7 untouched; cancelled")
 	same(t, "open requests", openRequestCount(t, db), 0)
 	same(t, "the job", queryOne[string](t, db, `SELECT concat_ws(' ', state, done, failed) FROM outbox.job`), "cancelled 5 0")
-	same(t, "cancelled twice", operate.CodeOf(s.Cancel(t.Context(), ann, job)), operate.CodeConflict)
-	same(t, "cancelled without one", operate.CodeOf(s.Cancel(t.Context(), ann, 4711)), operate.CodeNotFound)
-	same(t, "no id", operate.CodeOf(s.Cancel(t.Context(), ann, 0)), operate.CodeInvalid)
+	same(t, "cancelled twice", operate.CodeOf(s.Cancel(t.Context(), ann, job, "")), operate.CodeConflict)
+	same(t, "cancelled without one", operate.CodeOf(s.Cancel(t.Context(), ann, 4711, "")), operate.CodeNotFound)
+	same(t, "no id", operate.CodeOf(s.Cancel(t.Context(), ann, 0, "")), operate.CodeInvalid)
 }
 
 // Whoever asks for more after the job was cancelled would leave requests that nobody waits for.
@@ -421,7 +421,7 @@ SELECT gen_random_uuid(), 'Order', i::text, 'order.confirmed.v1', '{}', 'shop.a'
 	var once sync.Once
 	p := &again{each: func() {
 		once.Do(func() {
-			if err := s.Cancel(t.Context(), ann, queryOne[int64](t, db, `SELECT id FROM outbox.job`)); err != nil {
+			if err := s.Cancel(t.Context(), ann, queryOne[int64](t, db, `SELECT id FROM outbox.job`), ""); err != nil {
 				t.Error(err)
 			}
 		})

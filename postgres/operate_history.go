@@ -40,7 +40,7 @@ func cutPage[T any](h *history, found []T, limit int, id func(T) int64) (page []
 	return found, cursor{h.fingerprint, map[string]*position{historyStream: {ID: id(found[limit-1])}}}.String()
 }
 
-// Audit implements [operate.Lookups], over the index audit_source.
+// Audit implements [operate.Lookups], over the index audit_source. What a command has left open is completed by the request that the row names.
 func (s *Store) Audit(ctx context.Context, limit time.Duration, q operate.AuditQuery) (operate.AuditPage, error) {
 	return see(ctx, s, limit, "list the audit", func(ctx context.Context, l survey) (operate.AuditPage, error) {
 		h, err := l.history(q.After, "audit", q.Actor, q.Verb, q.Job, q.MaxAge)
@@ -53,8 +53,12 @@ func (s *Store) Audit(ctx context.Context, limit time.Duration, q operate.AuditQ
 		}
 		h.list = append(h.list, h.ages("at", 0, q.MaxAge)...)
 		rows, err := l.tx.Query(ctx, fmt.Sprintf(`
-SELECT id, at, actor, verb, filter::text, reason, coalesce(job, 0), affected, coalesce(outcome, ''), ended_at
-FROM outbox.audit WHERE %s ORDER BY id DESC LIMIT %d`, strings.Join(h.list, " AND "), q.Limit+1), h.args...)
+SELECT a.id, a.at, a.actor, a.verb, a.filter::text, a.reason, coalesce(a.job, 0),
+    CASE WHEN a.ended_at IS NULL AND r.done_at IS NOT NULL THEN (r.error IS NULL)::integer ELSE a.affected END,
+    coalesce(a.outcome, r.error, r.outcome, 'request ' || r.id || ' is open, and may still be carried out', ''), coalesce(a.ended_at, r.done_at)
+FROM (SELECT * FROM outbox.audit WHERE %s ORDER BY id DESC LIMIT %d) a
+LEFT JOIN outbox.request r ON a.ended_at IS NULL AND r.id = (a.filter->>'request')::bigint AND r.source = a.source
+ORDER BY a.id DESC`, strings.Join(h.list, " AND "), q.Limit+1), h.args...)
 		if err != nil {
 			return operate.AuditPage{}, err
 		}

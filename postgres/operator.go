@@ -92,18 +92,7 @@ func (o *Operator) Request(ctx context.Context, verb string, key relay.Key, by, 
 	if !slices.Contains([]string{VerbUnpark, VerbRetry, VerbSkip, VerbDead}, verb) {
 		return 0, fmt.Errorf("request %s: the verb is unknown for a key: use %s, %s, %s or %s", verb, VerbUnpark, VerbRetry, VerbSkip, VerbDead)
 	}
-	id, err := o.request(ctx, `
-INSERT INTO outbox.request (source, verb, topic, partition_key, requested_by, reason) SELECT $1, $2, $3, $4, $5, $6
-WHERE EXISTS (SELECT FROM outbox.parked_key WHERE source = $1 AND key_hash = $7)
-   OR NOT EXISTS (SELECT FROM outbox.relay WHERE source = $1 AND mode = 'competing' AND expires_at > clock_timestamp()) RETURNING id`,
-		verb, key.Topic, key.PartitionKey, storable(by), storable(why), keyHash(key))
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = ErrCompeting
-	}
-	if err != nil {
-		return 0, fmt.Errorf("request %s for %s: %w", verb, o.table, err)
-	}
-	return id, nil
+	return o.ask(ctx, 0, verb, key, nil, by, why)
 }
 
 // RequestEvent asks the relay of the event's key for a verb, as [Operator.Request] does: [VerbRetry], [VerbSkip], [VerbDead] or [VerbRestore]. key is the event's.
@@ -111,22 +100,42 @@ func (o *Operator) RequestEvent(ctx context.Context, verb string, key relay.Key,
 	if !slices.Contains([]string{VerbRetry, VerbSkip, VerbDead, VerbRestore}, verb) {
 		return 0, fmt.Errorf("request %s: the verb is unknown for an event: use %s, %s, %s or %s", verb, VerbRetry, VerbSkip, VerbDead, VerbRestore)
 	}
-	id, err := o.request(ctx, `
-INSERT INTO outbox.request (source, verb, topic, partition_key, requested_by, reason, id_of_event, event_id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING id`,
-		verb, key.Topic, key.PartitionKey, storable(by), storable(why), event.ID, event.EventID)
-	if err != nil {
-		return 0, fmt.Errorf("request %s for %s: %w", verb, o.table, err)
-	}
-	return id, nil
+	return o.ask(ctx, 0, verb, key, &event, by, why)
 }
 
-func (o *Operator) request(ctx context.Context, sql string, args ...any) (id int64, err error) {
+// ask writes a request down, for a key where there is no event, and notes its id in the row of the audit that it belongs to, if there is one.
+func (o *Operator) ask(ctx context.Context, audit int64, verb string, key relay.Key, event *relay.Ref, by, why string) (id int64, err error) {
 	row, err := o.source(ctx)
 	if err != nil {
 		return 0, err
 	}
-	err = o.pool.QueryRow(ctx, sql, append([]any{row.id}, args...)...).Scan(&id)
-	return id, err
+	args := []any{row.id, verb, key.Topic, key.PartitionKey, storable(by), storable(why)}
+	sql := `
+INSERT INTO outbox.request (source, verb, topic, partition_key, requested_by, reason) SELECT $1, $2, $3, $4, $5, $6
+WHERE EXISTS (SELECT FROM outbox.parked_key WHERE source = $1 AND key_hash = $7)
+   OR NOT EXISTS (SELECT FROM outbox.relay WHERE source = $1 AND mode = 'competing' AND expires_at > clock_timestamp()) RETURNING id`
+	if event == nil {
+		args = append(args, keyHash(key))
+	} else {
+		args = append(args, event.ID, event.EventID)
+		sql = `
+INSERT INTO outbox.request (source, verb, topic, partition_key, requested_by, reason, id_of_event, event_id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING id`
+	}
+	if audit != 0 {
+		args = append(args, audit)
+		sql = fmt.Sprintf(`
+WITH asked AS (%s), noted AS (
+    UPDATE outbox.audit a SET filter = a.filter || jsonb_build_object('request', asked.id::text) FROM asked WHERE a.id = $%d::bigint
+) SELECT id FROM asked`, sql, len(args))
+	}
+	err = o.pool.QueryRow(ctx, sql, args...).Scan(&id)
+	if event == nil && errors.Is(err, pgx.ErrNoRows) {
+		err = ErrCompeting
+	}
+	if err != nil {
+		return 0, fmt.Errorf("request %s for %s: %w", verb, o.table, err)
+	}
+	return id, nil
 }
 
 // Outcome is how a request ended.
@@ -144,7 +153,7 @@ type Outcome struct {
 func (o *Operator) Await(ctx context.Context, id int64) (Outcome, error) {
 	outcome, err := o.await(ctx, id)
 	if err != nil && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) {
-		return outcome, fmt.Errorf("await request %d of %s: the request is queued and may still be carried out; see outbox keys list: %w", id, o.table, cmp.Or(ctx.Err(), err))
+		return outcome, fmt.Errorf("await request %d of %s: the request is queued and may still be carried out; outbox events show tells of an event what keeps it: %w", id, o.table, cmp.Or(ctx.Err(), err))
 	}
 	return outcome, err
 }

@@ -70,7 +70,7 @@ func TestTheCommandLeavesItToALiveRelay(t *testing.T) {
 	if out, err := o.Await(ctx, id); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("Await without the relay's answer = %+v, %v; want it to wait", out, err)
 	} else {
-		wantText(t, err, fmt.Sprintf("request %d ", id), "queued and may still be carried out; see outbox keys list")
+		wantText(t, err, fmt.Sprintf("request %d ", id), "queued and may still be carried out; outbox events show tells")
 	}
 	same(t, "open requests", openRequestCount(t, db), 1)
 	same(t, "relays shown", queryOne[[]string](t, db, `SELECT array(SELECT name FROM outbox.relay)`), []string{"a"})
@@ -106,7 +106,7 @@ func TestACommandThatIsCutOffSaysThatItsRequestStays(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()
 	_, err = o.Await(ctx, id)
-	wantText(t, err, "queued and may still be carried out; see outbox keys list")
+	wantText(t, err, "queued and may still be carried out; outbox events show tells")
 }
 
 func TestARefusedRequestSaysWhy(t *testing.T) {

@@ -35,6 +35,8 @@ const (
 	OutcomeAlready = "already done"
 	// OutcomeNotFound: there is no such event, or the key is not parked.
 	OutcomeNotFound = "not found"
+	// OutcomeWithdrawn: whoever asked has taken it back before it was carried out.
+	OutcomeWithdrawn = "withdrawn"
 )
 
 // Limits of what one call carries out. The size of a batch follows the time that batches take: lanes are locked meanwhile, and a renewal of their leases waits.

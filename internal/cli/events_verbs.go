@@ -148,13 +148,15 @@ func behind(verb operate.Verb) string {
 	return ""
 }
 
-// explainAction says what an error is about, and where to look.
+// explainAction says where to look.
 func explainAction(act operate.Action, err error) error {
-	switch {
-	case operate.CodeOf(err) == operate.CodeConflict && act.Event == operate.Ref{}:
-		return hinted(fmt.Errorf("%s key %q of topic %s: %w", act.Verb, act.PartitionKey, act.Topic, err), "outbox keys list shows what is parked")
-	case operate.CodeOf(err) == operate.CodeConflict:
-		return hinted(fmt.Errorf("%s event %s: %w", act.Verb, act.Event, err), fmt.Sprintf("outbox events show %s tells where it is", act.Event))
+	switch code := operate.CodeOf(err); {
+	case code != operate.CodeConflict && code != operate.CodeUnavailable:
+		return err
+	case act.Event == operate.Ref{} && code == operate.CodeConflict:
+		return hinted(err, "outbox keys list shows what is parked")
+	case act.Event == operate.Ref{}:
+		return hinted(err, "outbox keys list shows which event stops the key, and outbox events show of that event what keeps it")
 	}
-	return err
+	return hinted(err, fmt.Sprintf("outbox events show %s tells where it is, and what keeps it", act.Event))
 }

@@ -27,7 +27,7 @@ has carried out yet are taken back. The command that runs the job reports what i
 				return err
 			}
 			defer done()
-			if err := s.Cancel(cmd.Context(), who.actor(), id); err != nil {
+			if err := s.Cancel(cmd.Context(), who.actor(), id, who.reason); err != nil {
 				return err
 			}
 			_, err = fmt.Fprintf(a.stdout, "job %d is cancelled\n", id)

@@ -1,0 +1,142 @@
+package postgres
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outbox-relay/outbox/operate"
+)
+
+// lastAudit is the newest row of the audit, as the list shows it.
+func lastAudit(t *testing.T, s *operate.Service) operate.AuditEntry {
+	t.Helper()
+	p, err := s.Audit(t.Context(), ann, operate.AuditQuery{Limit: 1})
+	if err != nil || len(p.Entries) != 1 {
+		t.Fatalf("the audit: %+v, %v", p, err)
+	}
+	return p.Entries[0]
+}
+
+func skipKey(wait time.Duration) operate.Action {
+	return operate.Action{Verb: operate.VerbSkip, Topic: "shop.a", PartitionKey: "key 1", Reason: "x", Wait: wait}
+}
+
+// A request that nobody waits for any more would surprise somebody when the outage is over.
+func TestARequestThatIsNotCarriedOutInTimeIsTakenBack(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	incident(t, db, "shop.a", 1)
+	relay, c := alive(t, db)
+	s := newService(t, db)
+	_, err := s.Act(t.Context(), ann, skipKey(50*time.Millisecond))
+	if operate.CodeOf(err) != operate.CodeUnavailable || !strings.Contains(err.Error(), `skip key "key 1" of topic shop.a: the request was taken back, and nothing was changed: not carried out within 50ms`) {
+		t.Errorf("the error is %v", err)
+	}
+	same(t, "open requests", openRequestCount(t, db), 0)
+	same(t, "the request", queryOne[string](t, db, `SELECT outcome || ': ' || error FROM outbox.request`), "withdrawn: taken back by ann")
+	same(t, "what the relay finds to do", len(carriedOut(t, relay, c, always)), 0)
+	if e := lastAudit(t, s); e.Affected == nil || *e.Affected != 0 || !strings.Contains(e.Outcome, "taken back") || e.EndedAt.IsZero() {
+		t.Errorf("the audit says %+v", e)
+	}
+}
+
+func TestAnInterruptedRequestIsTakenBack(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	incident(t, db, "shop.a", 1)
+	alive(t, db)
+	s := newService(t, db)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := s.Act(ctx, ann, skipKey(time.Hour))
+		ended <- err
+	}()
+	awaitOpen(t, db)
+	cancel()
+	if err := <-ended; operate.CodeOf(err) != operate.CodeUnavailable {
+		t.Errorf("the error is %v", err)
+	}
+	same(t, "open requests", openRequestCount(t, db), 0)
+}
+
+func awaitOpen(t *testing.T, db *pgxpool.Pool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); openRequestCount(t, db) == 0; {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing was asked for")
+		}
+	}
+}
+
+// What was carried out while it was being taken back is done, and said so.
+func TestARequestThatIsAnsweredIsNotTakenBack(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	incident(t, db, "shop.a", 1)
+	s := newStore(t, db)
+	id, err := s.Ask(t.Context(), 0, operate.VerbUnpark, operate.Target{Topic: "shop.a", PartitionKey: "key 1"}, "ann", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	exec(t, db, `UPDATE outbox.request SET done_at = now(), outcome = 'unparked'`)
+	a, withdrawn, err := s.Withdraw(t.Context(), id, "ann")
+	if err != nil || withdrawn || a != (operate.Answer{Text: "unparked"}) {
+		t.Errorf("Withdraw = %+v, %v, %v", a, withdrawn, err)
+	}
+	if _, _, err := s.Withdraw(t.Context(), 4711, "ann"); err == nil {
+		t.Error("a request that is not there was taken back")
+	}
+}
+
+// A command that was killed completes nothing: the request that it has left is looked at instead.
+func TestTheAuditOfAKilledCommandIsCompletedByItsRequest(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	incident(t, db, "shop.a", 1)
+	store, s := newStore(t, db), newService(t, db)
+	audit, err := store.StartAudit(t.Context(), operate.AuditStart{Actor: "ann", Verb: operate.VerbSkip, Filter: []byte(`{"topic": "shop.a"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := lastAudit(t, s); e.Outcome != "" || e.Affected != nil {
+		t.Errorf("before the request the audit says %+v", e)
+	}
+	if _, err := store.Ask(t.Context(), audit, operate.VerbSkip, operate.Target{Topic: "shop.a", PartitionKey: "key 1"}, "ann", "x"); err != nil {
+		t.Fatal(err)
+	}
+	if e := lastAudit(t, s); e.Affected != nil || !e.EndedAt.IsZero() || !strings.HasPrefix(e.Outcome, "request ") || !strings.HasSuffix(e.Outcome, " is open, and may still be carried out") {
+		t.Errorf("of an open request the audit says %+v", e)
+	}
+	exec(t, db, `UPDATE outbox.request SET done_at = now(), outcome = 'skipped: event 1'`)
+	if e := lastAudit(t, s); e.Affected == nil || *e.Affected != 1 || e.Outcome != "skipped: event 1" || e.EndedAt.IsZero() {
+		t.Errorf("of a request that was carried out the audit says %+v", e)
+	}
+	exec(t, db, `UPDATE outbox.request SET outcome = 'refused', error = 'the key is not parked'`)
+	if e := lastAudit(t, s); e.Affected == nil || *e.Affected != 0 || e.Outcome != "the key is not parked" {
+		t.Errorf("of a refused request the audit says %+v", e)
+	}
+}
+
+func TestWhatIsRefusedHasChangedNothingInTheAudit(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := newService(t, db)
+	for name, do := range map[string]func() error{
+		"cancel": func() error { return s.Cancel(t.Context(), ann, 999, "no longer needed") },
+		"act":    func() error { _, err := s.Act(t.Context(), ann, skipKey(0)); return err },
+		"event": func() error {
+			_, err := s.Act(t.Context(), ann, operate.Action{Verb: operate.VerbRetry, Event: operate.Ref{ID: 7}})
+			return err
+		},
+	} {
+		if err := do(); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+	same(t, "changed", queryOne[string](t, db, `SELECT concat_ws(' ', count(*), sum(affected), count(job), max(reason) FILTER (WHERE verb = 'cancel')) FROM outbox.audit`), "3 0 0 no longer needed")
+}
