@@ -84,10 +84,10 @@ func (p Policy) validate() error {
 		errs = append(errs, fmt.Errorf("policy of topics %q: "+format, append([]any{p.Topics}, args...)...))
 	}
 	if p.OnFailure < Park || p.OnFailure > Skip {
-		wrong("OnFailure is %d; use Park, DeadLetter or Skip", int(p.OnFailure))
+		wrong("there is no action %d: use Park, DeadLetter or Skip", int(p.OnFailure))
 	}
 	if p.MaxAttempts < 0 {
-		wrong("MaxAttempts is %d; it must not be negative", p.MaxAttempts)
+		wrong("there are %d attempts: want 0 or more", p.MaxAttempts)
 	}
 	if p.MinBackoff < 0 || p.MaxBackoff < p.MinBackoff {
 		wrong("the time between attempts is from %s to %s; it must not be negative, nor end before it begins", p.MinBackoff, p.MaxBackoff)

@@ -44,7 +44,7 @@ func TestPoliciesThatCannotWorkAreRefusedAllAtOnce(t *testing.T) {
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, part := range []string{`"a"`, `"b"`, `"c"`, `"d"`, `"e"`, "OnFailure is 7", "MaxAttempts is -1", "from 1h0m0s to 1m0s", "skip sends nothing there", `"{topic}/dead"`,
+	for _, part := range []string{`"a"`, `"b"`, `"c"`, `"d"`, `"e"`, "no action 7", "there are -1 attempts", "from 1h0m0s to 1m0s", "skip sends nothing there", `"{topic}/dead"`,
 		`policy of topics "f*": dead-letter topic "{topic}" is the topic of the events themselves`, `policy of topics "g": dead-letter topic "g" is the topic`} {
 		if !strings.Contains(err.Error(), part) {
 			t.Errorf("the error does not say %s:\n%v", part, err)

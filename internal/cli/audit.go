@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outbox-relay/outbox/internal/config"
 	"github.com/outbox-relay/outbox/operate"
 )
 
@@ -37,7 +38,7 @@ why, and what became of it. One without an outcome goes on, or ended without a w
 	cmd.Flags().StringVar(&f.actor, "actor", "", "by this `name`")
 	cmd.Flags().StringVar(&f.verb, "verb", "", "of this `verb`, such as skip or pause")
 	cmd.Flags().Int64Var(&f.job, "job", 0, "of the job with this `id`")
-	cmd.Flags().DurationVar(&f.newerThan, "newer-than", 0, "at most so long ago, such as 24h")
+	config.AgeVar(cmd.Flags(), &f.newerThan, "newer-than", 0, "at most so long ago, such as 24h or 7d")
 	return cmd
 }
 

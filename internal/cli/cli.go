@@ -83,7 +83,7 @@ key stay in commit order, and one bad event stops at most its key.
 		var invalid *pflag.InvalidValueError
 		if errors.As(err, &invalid) {
 			f := invalid.GetFlag()
-			err = fmt.Errorf("--%s %q: want %s", f.Name, invalid.GetValue(), kinds[f.Value.Type()])
+			err = fmt.Errorf("--%s %q: want %s", f.Name, invalid.GetValue(), wanted(f))
 		}
 		var unknown *pflag.NotExistError
 		if errors.As(err, &unknown) && unknown.GetSpecifiedName() == "lanes" {

@@ -57,7 +57,7 @@ func (a *app) fromEnvironmentBut(cmd *cobra.Command, left []string) error {
 				continue
 			}
 			if err := cmd.Flags().Set(f.Name, value); err != nil {
-				problems = append(problems, fmt.Errorf("environment variable %s: %q: want %s", name, value, kinds[f.Value.Type()]))
+				problems = append(problems, fmt.Errorf("environment variable %s: %q: want %s", name, value, wanted(f)))
 			}
 			a.origin[f.Name] = name
 			return
@@ -71,9 +71,18 @@ var kinds = map[string]string{
 	"bool":        "true or false",
 	"duration":    "a duration such as 100ms",
 	"int":         "a whole number",
+	"int64":       "a whole number, at most 9223372036854775807",
 	"float64":     "a number",
 	"string":      "a text",
 	"stringSlice": "names with commas between them",
+}
+
+// wanted says what the value of a flag has to look like.
+func wanted(f *pflag.Flag) string {
+	if v, ok := f.Value.(interface{ Want() string }); ok {
+		return v.Want()
+	}
+	return cmp.Or(kinds[f.Value.Type()], "another value")
 }
 
 func envNames(flag string) []string {

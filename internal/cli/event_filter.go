@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outbox-relay/outbox/internal/config"
 	"github.com/outbox-relay/outbox/operate"
 )
 
@@ -29,8 +30,8 @@ func (f *eventFilter) flags(cmd *cobra.Command) {
 	flags.StringVar(&f.aggregateType, "aggregate-type", "", "the aggregate's `type`")
 	flags.StringVar(&f.aggregateID, "aggregate-id", "", "the aggregate's `id`")
 	flags.StringVar(&f.failed, "error", "", "a `part` of the error or its code, in any case")
-	flags.DurationVar(&f.olderThan, "older-than", 0, "created at least so long ago, such as 24h")
-	flags.DurationVar(&f.newerThan, "newer-than", 0, "created at most so long ago, such as 15m")
+	config.AgeVar(flags, &f.olderThan, "older-than", 0, "created at least so long ago, such as 24h or 7d")
+	config.AgeVar(flags, &f.newerThan, "newer-than", 0, "created at most so long ago, such as 15m")
 	flags.StringVar(&f.from, "from", "", "created at or after this `time`, such as 2026-01-31 or 2026-01-31T14:00:00Z")
 	flags.StringVar(&f.until, "until", "", "created before this `time`")
 	flags.Int64Var(&f.minID, "min-id", 0, "rows with this id or a larger one")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outbox-relay/outbox/internal/config"
 	"github.com/outbox-relay/outbox/operate"
 )
 
@@ -25,8 +26,8 @@ func (f *keyFilter) flags(cmd *cobra.Command) {
 	flags.StringVar(&f.typ, "type", "", "the `type` of the event that stops the key")
 	flags.StringVar(&f.code, "code", "", "the `code` of the reason, such as MESSAGE_TOO_LARGE")
 	flags.StringVar(&f.failed, "error", "", "a `part` of the reason or its code, in any case")
-	flags.DurationVar(&f.olderThan, "older-than", 0, "parked at least so long ago, such as 1h")
-	flags.DurationVar(&f.newerThan, "newer-than", 0, "parked at most so long ago, such as 15m")
+	config.AgeVar(flags, &f.olderThan, "older-than", 0, "parked at least so long ago, such as 1h")
+	config.AgeVar(flags, &f.newerThan, "newer-than", 0, "parked at most so long ago, such as 15m")
 }
 
 func (f *keyFilter) checks() []check {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outbox-relay/outbox/internal/config"
 	"github.com/outbox-relay/outbox/operate"
 )
 
@@ -57,8 +58,8 @@ relays of mode competing, this command does.` + note + `
 	fs.StringVar(&f.typ, "type", "", "the `type` of the event that stops the key")
 	fs.StringVar(&f.code, "code", "", "the `code` of the error, such as MESSAGE_TOO_LARGE")
 	fs.StringVar(&f.failed, "error", "", "a `part` of the error or its code, in any case")
-	fs.DurationVar(&f.olderThan, "older-than", 0, "parked at least so long ago, such as 24h")
-	fs.DurationVar(&f.newerThan, "newer-than", 0, "parked at most so long ago, such as 15m")
+	config.AgeVar(fs, &f.olderThan, "older-than", 0, "parked at least so long ago, such as 24h or 7d")
+	config.AgeVar(fs, &f.newerThan, "newer-than", 0, "parked at most so long ago, such as 15m")
 	f.bulkFlags.flags(cmd, "why, for the audit; needed to skip", "parked keys")
 	fs.DurationVar(&f.wait, "wait", operate.DefaultWait, "how long to wait until a single key is done")
 	return cmd

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outbox-relay/outbox/internal/config"
 	"github.com/outbox-relay/outbox/operate"
 )
 
@@ -65,10 +66,10 @@ The rights: outbox migrate grants --role anna --operator --delete prints them.`,
 	f.database.flags(cmd)
 	f.actorFlags.flags(cmd, "why, for the audit")
 	flags := cmd.Flags()
-	flags.DurationVar(&f.older, "older-than", 0, "delete settled events that were published so long ago; 0s: of any age")
+	config.AgeVar(flags, &f.older, "older-than", 0, "delete settled events that were published so long ago; 0s: of any age")
 	flags.Int64Var(&f.keep, "keep", 0, "keep the newest settled events, so many, whatever their age")
-	flags.DurationVar(&f.dead, "dead", 0, "delete dead events that died so long ago")
-	flags.DurationVar(&f.audit, "audit", 0, "delete rows of the audit, and requests and jobs, that ended so long ago")
+	config.AgeVar(flags, &f.dead, "dead", 0, "delete dead events that died so long ago")
+	config.AgeVar(flags, &f.audit, "audit", 0, "delete rows of the audit, and requests and jobs, that ended so long ago")
 	flags.BoolVar(&f.partitions, "partitions", false, "drop whole partitions, and no other settled events")
 	flags.IntVar(&f.ahead, "ahead", 0, "create partitions until there are so many beyond the present one")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "count, and delete nothing")

@@ -29,6 +29,10 @@ func (s Setting) flag(fs *pflag.FlagSet) {
 	case int:
 		fs.Int(s.Key, value, usage)
 	case time.Duration:
+		if s.Kind == Age {
+			AgeVar(fs, new(time.Duration), s.Key, value, usage)
+			return
+		}
 		fs.Duration(s.Key, value, usage)
 	case []string:
 		fs.StringSlice(s.Key, value, usage)

@@ -10,12 +10,14 @@ import (
 // Kind is the form of a setting's values.
 type Kind int
 
-// The kinds, with their types in Go: string, bool, int, time.Duration, []string.
+// The kinds, with their types in Go: string, bool, int, time.Duration twice, []string.
 const (
 	Text Kind = iota
 	Bool
 	Number
 	Duration
+	// Age is a duration in which days may be named; see [ParseAge].
+	Age
 	List
 )
 
@@ -30,6 +32,8 @@ func (k Kind) String() string {
 		return "a whole number"
 	case Duration:
 		return "a duration such as 100ms"
+	case Age:
+		return "a duration such as 168h or 7d"
 	case List:
 		return "names with commas between them"
 	}
@@ -48,6 +52,8 @@ func (k Kind) parse(text string) (value any, ok bool) {
 		value, err = strconv.Atoi(text)
 	case Duration:
 		value, err = time.ParseDuration(text)
+	case Age:
+		value, err = ParseAge(text)
 	case List:
 		return split(text), true
 	default:
@@ -73,7 +79,7 @@ func (k Kind) zero() any {
 		return false
 	case Number:
 		return 0
-	case Duration:
+	case Duration, Age:
 		return time.Duration(0)
 	case List:
 		return []string(nil)

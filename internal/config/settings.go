@@ -82,10 +82,10 @@ const minRetain = time.Minute
 
 func ofRetention() []Setting {
 	return []Setting{
-		atLeastOrNever(Setting{Key: "retain", Scope: PerSource, Kind: Duration, Usage: "delete settled events that were published so long ago, such as `168h`; 0: never"}),
+		atLeastOrNever(Setting{Key: "retain", Scope: PerSource, Kind: Age, Usage: "delete settled events that were published so long ago, such as `168h` or 7d; 0: never"}),
 		between(Setting{Key: "retain-newest", Scope: PerSource, Kind: Number, Usage: "keep so many of the newest settled events, and without retain delete the others"}, 0, 1_000_000_000),
-		atLeastOrNever(Setting{Key: "retain-dead", Scope: PerSource, Kind: Duration, Usage: "delete dead events that died so long ago; 0: never"}),
-		atLeastOrNever(Setting{Key: "retain-audit", Scope: PerSource, Kind: Duration, Usage: "delete audit rows, and finished requests and jobs, of that age; 0: never"}),
+		atLeastOrNever(Setting{Key: "retain-dead", Scope: PerSource, Kind: Age, Usage: "delete dead events that died so long ago; 0: never"}),
+		atLeastOrNever(Setting{Key: "retain-audit", Scope: PerSource, Kind: Age, Usage: "delete audit rows, and finished requests and jobs, of that age; 0: never"}),
 	}
 }
 
