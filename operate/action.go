@@ -177,7 +177,15 @@ func (s *Service) carryOut(ctx context.Context, a Actor, act Action, t Target, a
 	case answer.Problem != "":
 		return "", false, act.refuse(CodeConflict, "%s", answer.Problem)
 	}
-	return answer.Text, false, nil
+	return answer.Text + t.meetsAgain(act.Verb), false, nil
+}
+
+// meetsAgain warns of an event that comes back with what it was given up for.
+func (t Target) meetsAgain(v Verb) string {
+	if v != VerbRestore || !t.failed() {
+		return ""
+	}
+	return "; it was given up for " + t.Code + ": if the cause is still there it fails again"
 }
 
 // takeBack withdraws a request that nobody waits for any more, so that it surprises nobody later. It may be too late: then the answer counts.

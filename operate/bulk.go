@@ -46,13 +46,13 @@ func (b Bulk) filter() []byte {
 // Plan is what a bulk change would touch.
 type Plan struct {
 	// Count is how many events or keys.
-	Count int64 `json:"count,string"`
+	Count int64 `json:"count"`
 	// Through is the highest id of what was found: newer events are not meant.
 	Through int64 `json:"through,string,omitempty"`
 	// Topics are those of what was found, with the number of each, by name.
 	Topics []TopicCount `json:"topics"`
 	// AlreadyDone are named events that need nothing any more, such as one to retry that is published.
-	AlreadyDone int64 `json:"already_done,string"`
+	AlreadyDone int64 `json:"already_done"`
 	// Missing are the ids that were named and that nothing has.
 	Missing []string `json:"missing,omitempty"`
 	// Refused are named events to which this cannot be done where they are.
@@ -64,7 +64,7 @@ type Plan struct {
 // TopicCount is a number of events or keys of a topic.
 type TopicCount struct {
 	Topic string `json:"topic"`
-	Count int64  `json:"count,string"`
+	Count int64  `json:"count"`
 }
 
 // Confirmed is what somebody has agreed to.
@@ -293,11 +293,19 @@ func (b Bulk) notes() []string {
 		if b.Only == nil {
 			notes = append(notes, "one that was sent to a dead-letter topic stays there, too: whoever handles it gets it twice")
 		}
+		if b.mayFail() {
+			notes = append(notes, "one that was given up for an error, such as MESSAGE_TOO_LARGE, fails again if the cause is still there: mend it first")
+		}
 		return notes
 	case VerbSkip, VerbDead:
 		return []string{"the events are kept in outbox.dead_event; outbox events restore puts them back"}
 	}
 	return nil
+}
+
+// mayFail tells of a restore whether some of the events may have been given up for an error.
+func (b Bulk) mayFail() bool {
+	return b.Only == nil || slices.ContainsFunc(b.Only, Target.failed)
 }
 
 // agreed compares what there is with what somebody has agreed to.

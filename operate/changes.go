@@ -82,7 +82,12 @@ type Target struct {
 	State State
 	// Letter is the dead-letter topic that a dead one was sent to; "" when there is none.
 	Letter string
+	// Code is why a dead event was given up, such as SKIPPED or MESSAGE_TOO_LARGE; "" of one that is not dead.
+	Code string
 }
+
+// failed tells of a dead event that it was not an operator who gave it up.
+func (t Target) failed() bool { return t.Code != "" && t.Code != "SKIPPED" && t.Code != "DEAD" }
 
 // Overtaken is what is known of the events of a key behind a dead one.
 type Overtaken string

@@ -32,7 +32,7 @@ type Progress struct {
 // FailedFor is why some of a job failed.
 type FailedFor struct {
 	Text  string `json:"text"`
-	Count int64  `json:"count,string"`
+	Count int64  `json:"count"`
 }
 
 // The states of a job that has ended.
@@ -45,25 +45,27 @@ const (
 // Report is what a job has truly done. Done, AlreadyDone, Failed, NotFound and Untouched add up to Total.
 type Report struct {
 	// Job is its id in outbox.job; 0 when there was nothing to do.
-	Job  int64 `json:"job,string"`
+	Job  int64 `json:"job,string,omitempty"`
 	Verb Verb  `json:"verb"`
 	// State is [JobDone], [JobCancelled] or [JobFailed]: a job is done even when some of it failed.
 	State string `json:"state"`
 	// Total is how many were confirmed.
-	Total int64 `json:"total,string"`
-	Done  int64 `json:"done,string"`
+	Total int64 `json:"total"`
+	Done  int64 `json:"done"`
 	// AlreadyDone are those where somebody else was quicker, or that were named and need nothing.
-	AlreadyDone int64 `json:"already_done,string"`
-	Failed      int64 `json:"failed,string"`
+	AlreadyDone int64 `json:"already_done"`
+	Failed      int64 `json:"failed"`
 	// NotFound are those that were counted, or named, and are no longer there.
-	NotFound int64 `json:"not_found,string"`
+	NotFound int64 `json:"not_found"`
 	// Untouched are those that a cancelled or failed job has left as they were.
-	Untouched int64 `json:"untouched,string"`
+	Untouched int64 `json:"untouched"`
 	// Reasons are why some failed, the most frequent first, with numbers and ids left out of the texts; at most 20 and "other reasons".
 	Reasons []FailedFor `json:"reasons"`
 	// Missing are the ids that were named and that nothing has.
 	Missing []string `json:"missing,omitempty"`
-	// Note says why a job failed and how to go on.
+	// LastID is the id up to which a replay that was cancelled has tried everything; 0 when it got nowhere, and of other verbs.
+	LastID int64 `json:"last_id,string,omitempty"`
+	// Note says why a job failed, and of a replay that ended early how to go on.
 	Note string `json:"note,omitempty"`
 }
 

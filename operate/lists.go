@@ -87,8 +87,9 @@ type Relay struct {
 // AuditQuery asks for a page of the audit.
 type AuditQuery struct {
 	Actor *string
-	Verb  *string
-	Job   int64
+	// Verb is one of [AuditedVerbs].
+	Verb *string
+	Job  int64
 	// MaxAge leaves out what is older; 0 nothing.
 	MaxAge time.Duration
 	After  string
@@ -96,7 +97,13 @@ type AuditQuery struct {
 }
 
 func (q AuditQuery) normalized() (AuditQuery, error) {
-	same, err := EventQuery{EventFilter: EventFilter{Topic: q.Actor, Type: q.Verb, MaxAge: q.MaxAge}, Limit: q.Limit}.normalized()
+	same, err := EventQuery{EventFilter: EventFilter{MaxAge: q.MaxAge}, Limit: q.Limit}.normalized()
+	if err == nil && q.Actor != nil && !storable(*q.Actor) {
+		err = Refuse(CodeInvalid, "actor %q: nobody has such a name", *q.Actor)
+	}
+	if err == nil {
+		err = oneOf(q.Verb, AuditedVerbs())
+	}
 	if err == nil && q.Job < 0 {
 		err = Refuse(CodeInvalid, "job %d: want the id of a job", q.Job)
 	}
@@ -133,8 +140,10 @@ type AuditPage struct {
 type JobQuery struct {
 	// State is running, done, cancelled or failed; "" is any.
 	State string
-	After string
-	Limit int
+	// Verb is one of [JobVerbs]; Actor is who has started it.
+	Verb, Actor *string
+	After       string
+	Limit       int
 }
 
 func (q JobQuery) normalized() (JobQuery, error) {
@@ -143,6 +152,12 @@ func (q JobQuery) normalized() (JobQuery, error) {
 	case "", "running", "done", "cancelled", "failed":
 	default:
 		err = Refuse(CodeInvalid, "list jobs: state %q: want running, done, cancelled or failed", q.State)
+	}
+	if wrong := oneOf(q.Verb, JobVerbs()); wrong != nil && err == nil {
+		err = &Error{Code: CodeInvalid, Text: "list jobs", Err: wrong}
+	}
+	if q.Actor != nil && !storable(*q.Actor) && err == nil {
+		err = Refuse(CodeInvalid, "list jobs: actor %q: nobody has such a name", *q.Actor)
 	}
 	if size, wrong := pageSize(q.Limit); wrong != nil && err == nil {
 		err = wrong

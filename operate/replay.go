@@ -61,6 +61,11 @@ type replaying struct {
 func (r *replaying) pageOf() int { return min(max(r.rate/10, 1), 500) }
 
 func (r *replaying) run(ctx context.Context) error {
+	defer func() {
+		if r.cancelled && r.last != 0 && r.sent < r.report.Total {
+			r.report.LastID, r.report.Note = r.last, r.howToGoOn()
+		}
+	}()
 	for at := (Cursor{}); !at.End && r.sent < r.report.Total; {
 		if ctx.Err() != nil {
 			r.cancelled = true
@@ -112,6 +117,9 @@ func (r *replaying) publish(ctx context.Context, events []Settled) error {
 func (r *replaying) howToGoOn() string {
 	if r.last == 0 {
 		return "run it again when that is mended"
+	}
+	if r.bulk.Only != nil {
+		return fmt.Sprintf("everything up to id %d was tried: go on with the larger ids", r.last)
 	}
 	return fmt.Sprintf("everything up to id %d was tried: go on with --min-id %d", r.last, r.last+1)
 }

@@ -2,6 +2,7 @@ package operate
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -86,6 +87,24 @@ const (
 	// VerbCancel ends a job between two steps.
 	VerbCancel Verb = "cancel"
 )
+
+// AuditedVerbs are those that leave a row in the audit, in the order of their names.
+func AuditedVerbs() []string {
+	return []string{string(VerbCancel), string(VerbDead), string(VerbPause), string(VerbPrune), string(VerbReplay), string(VerbRestore), string(VerbResume), string(VerbRetry), string(VerbSkip), string(VerbUnpark)}
+}
+
+// JobVerbs are those that are done to many things, as a job.
+func JobVerbs() []string {
+	return []string{string(VerbDead), string(VerbReplay), string(VerbRestore), string(VerbRetry), string(VerbSkip), string(VerbUnpark)}
+}
+
+// oneOf refuses a verb that is none of those that there are.
+func oneOf(verb *string, known []string) error {
+	if verb == nil || slices.Contains(known, *verb) {
+		return nil
+	}
+	return Refuse(CodeInvalid, "verb %q: want %s or %s", *verb, strings.Join(known[:len(known)-1], ", "), known[len(known)-1])
+}
 
 func (v Verb) role() Role {
 	switch v {

@@ -21,11 +21,11 @@ func (s *Store) Find(ctx context.Context, refs []operate.Ref) (found []operate.T
 		of := func(state, columns, from, where string) string {
 			return fmt.Sprintf("SELECT %s, %s AS state FROM %s WHERE %s", columns, state, from, where)
 		}
-		table := fmt.Sprintf("e.id, coalesce(e.event_id, %s), e.topic::text, e.partition_key::text", nilUUID)
+		table := fmt.Sprintf("e.id, coalesce(e.event_id, %s), e.topic::text, e.partition_key::text, '' AS letter, '' AS code", nilUUID)
 		alive, dead := "CASE WHEN e.published_at IS NULL THEN 'pending' ELSE 'published' END", "'dead'"
-		text := of(alive, table+", ''", l.row.table.sql()+" e", "e.id = ANY ("+ids+")") +
-			" UNION ALL " + of(alive, table+", ''", l.row.table.sql()+" e", "e.event_id = ANY ("+events+")") +
-			" UNION ALL " + of(dead, "x.id, x.event_id, x.topic, x.partition_key, coalesce(x.letter_topic, '')", "outbox.dead_event x",
+		text := of(alive, table, l.row.table.sql()+" e", "e.id = ANY ("+ids+")") +
+			" UNION ALL " + of(alive, table, l.row.table.sql()+" e", "e.event_id = ANY ("+events+")") +
+			" UNION ALL " + of(dead, "x.id, x.event_id, x.topic, x.partition_key, coalesce(x.letter_topic, ''), x.code", "outbox.dead_event x",
 			"x.source = "+b.source()+" AND (x.id = ANY ("+ids+") OR x.event_id = ANY ("+events+"))")
 		rows, err := l.tx.Query(ctx, text, b.args...)
 		if err != nil {
@@ -33,7 +33,7 @@ func (s *Store) Find(ctx context.Context, refs []operate.Ref) (found []operate.T
 		}
 		known, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (t operate.Target, err error) {
 			var state string
-			err = row.Scan(&t.ID, &t.EventID, &t.Topic, &t.PartitionKey, &t.Letter, &state)
+			err = row.Scan(&t.ID, &t.EventID, &t.Topic, &t.PartitionKey, &t.Letter, &t.Code, &state)
 			t.State = operate.State(state)
 			return t, err
 		})

@@ -80,13 +80,14 @@ func scanAudit(row pgx.CollectableRow) (e operate.AuditEntry, err error) {
 // Jobs implements [operate.Lookups].
 func (s *Store) Jobs(ctx context.Context, limit time.Duration, q operate.JobQuery) (operate.JobPage, error) {
 	return see(ctx, s, limit, "list jobs", func(ctx context.Context, l survey) (operate.JobPage, error) {
-		h, err := l.history(q.After, "jobs", q.State)
+		h, err := l.history(q.After, "jobs", q.State, q.Verb, q.Actor)
 		if err != nil {
 			return operate.JobPage{}, err
 		}
 		if q.State != "" {
 			h.list = append(h.list, h.equal("state", &q.State)...)
 		}
+		h.list = append(append(h.list, h.equal("verb", q.Verb)...), h.equal("actor", q.Actor)...)
 		rows, err := l.tx.Query(ctx, fmt.Sprintf(`
 SELECT id, verb, filter::text, actor, reason, total, done, failed, state, note, started_at, seen_at, ended_at
 FROM outbox.job WHERE %s ORDER BY id DESC LIMIT %d`, strings.Join(h.list, " AND "), q.Limit+1), h.args...)

@@ -1,9 +1,9 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -16,6 +16,7 @@ type auditFlags struct {
 	page
 	actor, verb string
 	job         int64
+	full        bool
 	newerThan   time.Duration
 }
 
@@ -25,18 +26,21 @@ func (a *app) audit() *cobra.Command {
 		Use:   "audit",
 		Short: "List what operators have changed, the newest first",
 		Long: `audit lists every change that somebody asked for: who, what, to which events or keys,
-why, and what became of it. One without an outcome goes on, or ended without a word.`,
+why, and what became of it. One without an outcome goes on, or ended without a word.
+Long texts are cut; --full shows them, and outbox audit --json everything.`,
 		Example: "  outbox audit\n  outbox audit --actor ann --verb skip --newer-than 24h\n  outbox audit --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if problems := a.problems(cmd, append(f.checks(), atLeast("newer-than", &f.newerThan, 0), atLeast("job", &f.job, 0))); problems != nil {
-				return &configError{errors.Join(problems...)}
+			if err := a.refuse(cmd, append(f.checks(), atLeast("newer-than", &f.newerThan, 0), atLeast("job", &f.job, 0))); err != nil {
+				return err
 			}
 			return a.listAudit(cmd, f)
 		},
 	}
 	f.page.flags(cmd)
 	cmd.Flags().StringVar(&f.actor, "actor", "", "by this `name`")
-	cmd.Flags().StringVar(&f.verb, "verb", "", "of this `verb`, such as skip or pause")
+	cmd.Flags().StringVar(&f.verb, "verb", "", "of this `verb`: "+strings.Join(operate.AuditedVerbs(), ", "))
+	completeWords(cmd, "verb", operate.AuditedVerbs())
+	fullFlag(cmd, &f.full)
 	cmd.Flags().Int64Var(&f.job, "job", 0, "of the job with this `id`")
 	config.AgeVar(cmd.Flags(), &f.newerThan, "newer-than", 0, "at most so long ago, such as 24h or 7d")
 	return cmd
@@ -62,10 +66,10 @@ func (a *app) listAudit(cmd *cobra.Command, f *auditFlags) error {
 	if f.json {
 		return a.encode(p)
 	}
-	return a.printAudit(p)
+	return a.printAudit(p, textsOf(f.full))
 }
 
-func (a *app) printAudit(p operate.AuditPage) error {
+func (a *app) printAudit(p operate.AuditPage, text func(string) string) error {
 	if len(p.Entries) == 0 {
 		_, err := fmt.Fprintln(a.stdout, "no change matches")
 		return err
@@ -76,7 +80,7 @@ func (a *app) printAudit(p operate.AuditPage) error {
 			if e.Affected != nil {
 				changed = fmt.Sprint(*e.Affected)
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", moment(e.At), cell(e.Actor), cell(e.Verb), plainText(abridged(string(e.Filter))), changed, cell(e.Outcome), cell(e.Reason))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", moment(e.At), cell(e.Actor), cell(e.Verb), text(filterText(e.Filter)), changed, text(e.Outcome), text(e.Reason))
 		}
 	})
 	if err != nil {

@@ -42,10 +42,11 @@ terminal: outbox jobs list shows it, Ctrl-C or outbox jobs cancel ends it. What 
 done by then stays done, and the report says what that was.
 
 Exit codes:
-  0  all of it was done, or nothing matched
-  1  some of it failed, was not found, or was left because the job was cancelled
-  2  usage
-  3  not confirmed: nothing was changed`
+  0   all of it was done, or nothing matched
+  1   it failed, or some of it: was not found, or was left because the job was cancelled
+  2   usage: the command line cannot be understood
+  3   not confirmed: nothing was changed
+  78  configuration: a setting, a password, a name or a right that waiting does not mend`
 
 // narrowing are the flags that narrow a filter.
 var narrowing = []string{"state", "id", "topic", "key", "type", "code", "aggregate-type", "aggregate-id", "error", "older-than", "newer-than", "from", "until", "min-id", "max-id"}
@@ -109,14 +110,19 @@ func unconfirmed(advice string) error {
 	return operate.Refuse(operate.CodeUnconfirmed, "not confirmed: nothing was changed; %s", advice)
 }
 
-// agree asks on a terminal. Elsewhere nobody could answer.
+// agree shows what would be touched, and asks.
 func (a *app) agree(in io.Reader, b operate.Bulk, plan operate.Plan) error {
 	a.describe(a.stderr, b, plan)
+	return a.confirm(in, fmt.Sprintf("%s %s?", titled(string(b.Verb)), thing(b, plan.Count)), "--yes agrees for a script, --dry-run counts only")
+}
+
+// confirm asks on a terminal, and fails unless the answer is yes. Elsewhere nobody could answer. advice is for scripts.
+func (a *app) confirm(in io.Reader, question, advice string) error {
 	file, ok := in.(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
-		return unconfirmed("there is no terminal to ask on: --yes agrees for a script, --dry-run counts only")
+		return unconfirmed("there is no terminal to ask on: " + advice)
 	}
-	return a.ask(in, fmt.Sprintf("%s %s?", titled(string(b.Verb)), thing(b, plan.Count)))
+	return a.ask(in, question)
 }
 
 func (a *app) ask(in io.Reader, question string) error {
@@ -239,6 +245,9 @@ func (a *app) sayReport(r operate.Report) {
 	fmt.Fprintln(a.stdout, line)
 	for _, f := range r.Reasons {
 		fmt.Fprintf(a.stdout, "  %d failed: %s\n", f.Count, printable(f.Text))
+	}
+	if r.Note != "" && r.State == operate.JobCancelled {
+		fmt.Fprintf(a.stdout, "  %s\n", printable(r.Note))
 	}
 	if len(r.Missing) > 0 {
 		fmt.Fprintf(a.stdout, "  not there: %s\n", someOf(r.Missing))

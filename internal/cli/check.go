@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -44,6 +45,21 @@ func (a *app) problems(cmd *cobra.Command, checks []check) []error {
 		}
 	}
 	return problems
+}
+
+// refuse fails a command line with a value that cannot be, whichever: everything that is wrong at once.
+func (a *app) refuse(cmd *cobra.Command, checks []check) error {
+	problems := a.problems(cmd, checks)
+	if problems == nil {
+		return nil
+	}
+	for _, c := range checks {
+		if !c.ok() && a.origin[c.flag] != "" {
+			// A variable of the environment is no command line.
+			return &configError{errors.Join(problems...)}
+		}
+	}
+	return &usageError{fmt.Errorf("%w; see %s --help", errors.Join(problems...), cmd.CommandPath())}
 }
 
 // completeWords makes the shell's completion show the words that a flag takes.

@@ -27,7 +27,7 @@ type app struct {
 	password string
 }
 
-// Run executes one command and returns its exit code: 0 ok, 1 failed, 2 usage, 78 configuration. environ has the form of os.Environ.
+// Run executes one command and returns its exit code: 0 ok, 1 failed, 2 usage, 3 not confirmed, 78 configuration. environ has the form of os.Environ.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string) int {
 	a := &app{stdout: stdout, stderr: stderr, env: newEnvironment(environ)}
 	root := a.root()
@@ -35,12 +35,16 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	err := root.ExecuteContext(ctx)
+	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return exitOK
 	}
 	err = explain(placed(err, a.password))
-	if !isQuiet(err) {
+	switch {
+	case isQuiet(err):
+	case wantsJSON(cmd, args):
+		printError(stderr, err)
+	default:
 		fmt.Fprintf(stderr, "outbox: %v\n", err)
 	}
 	return exitCode(err)

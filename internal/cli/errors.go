@@ -1,10 +1,16 @@
 package cli
 
 import (
+	"cmp"
+	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
+	"slices"
 	"strings"
 	"syscall"
+
+	"github.com/spf13/cobra"
 
 	"github.com/outbox-relay/outbox/operate"
 	"github.com/outbox-relay/outbox/relay"
@@ -35,6 +41,7 @@ Exit codes:
   0   ok
   1   failed
   2   usage: the command line cannot be understood
+  3   not confirmed, of commands that ask: nothing was changed
   78  configuration: a setting, a password, a name or a right that waiting
       does not mend`
 
@@ -66,6 +73,30 @@ func isQuiet(err error) bool {
 	var quiet *quietError
 	var path *fs.PathError
 	return errors.As(err, &quiet) || errors.As(err, &path) && path.Op == "write" && errors.Is(err, syscall.EPIPE)
+}
+
+// errorObject is how an error is printed on stderr where JSON was asked for.
+type errorObject struct {
+	Error string `json:"error"`
+	// Code is that of the operators' service, or usage, configuration or failed.
+	Code     string `json:"code"`
+	ExitCode int    `json:"exit_code"`
+}
+
+// printError prints an error as a JSON object in one line.
+func printError(w io.Writer, err error) {
+	code := string(operate.CodeOf(err))
+	if code == "" {
+		code = map[int]string{exitUsage: "usage", exitConfig: "configuration"}[exitCode(err)]
+	}
+	// Nobody could be told of an error here.
+	_ = json.NewEncoder(w).Encode(errorObject{Error: err.Error(), Code: cmp.Or(code, "failed"), ExitCode: exitCode(err)})
+}
+
+// wantsJSON tells whether the command line asks for JSON, also when it was not understood to its end.
+func wantsJSON(cmd *cobra.Command, args []string) bool {
+	f := cmd.Flags().Lookup("json")
+	return f != nil && (f.Value.String() == "true" || slices.Contains(args, "--json"))
 }
 
 func exitCode(err error) int {

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 
@@ -51,8 +50,8 @@ left out on the way: who goes on to the end has looked at every row.`,
   outbox events list --state dead --error MESSAGE_TOO_LARGE --newer-than 24h
   outbox events list --aggregate-type Order --aggregate-id 4711 --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if problems := a.problems(cmd, append(f.checks(), atLeast("older-than", &f.olderThan, 0), atLeast("newer-than", &f.newerThan, 0))); problems != nil {
-				return &configError{errors.Join(problems...)}
+			if err := a.refuse(cmd, append(f.checks(), atLeast("older-than", &f.olderThan, 0), atLeast("newer-than", &f.newerThan, 0))); err != nil {
+				return err
 			}
 			return a.listEvents(cmd, f)
 		},

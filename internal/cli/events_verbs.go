@@ -81,8 +81,8 @@ func (a *app) runEventsVerb(cmd *cobra.Command, verb operate.Verb, f *eventVerbF
 	if err := needsReason(verb, f.reason); err != nil {
 		return err
 	}
-	if problems := a.problems(cmd, []check{above("wait", &f.wait, 0), atLeast("older-than", &f.olderThan, 0), atLeast("newer-than", &f.newerThan, 0)}); problems != nil {
-		return &configError{errors.Join(problems...)}
+	if err := a.refuse(cmd, []check{above("wait", &f.wait, 0), atLeast("older-than", &f.olderThan, 0), atLeast("newer-than", &f.newerThan, 0)}); err != nil {
+		return err
 	}
 	filter, err := f.filter(cmd)
 	if err != nil {

@@ -1,9 +1,9 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -24,44 +24,56 @@ func (a *app) jobs() *cobra.Command {
 
 func (a *app) jobsList() *cobra.Command {
 	var f page
-	var state string
+	var state, verb, actor string
+	var full bool
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List jobs, the newest first",
-		Example: "  outbox jobs list\n  outbox jobs list --state running --json",
+		Example: "  outbox jobs list\n  outbox jobs list --state running --json\n  outbox jobs list --verb replay --actor ann",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if problems := a.problems(cmd, f.checks()); problems != nil {
-				return &configError{errors.Join(problems...)}
+			if err := a.refuse(cmd, f.checks()); err != nil {
+				return err
 			}
 			service, done, err := a.looker(cmd, &f.database)
 			if err != nil {
 				return err
 			}
 			defer done()
-			p, err := service.Jobs(cmd.Context(), me(), operate.JobQuery{State: state, After: f.after, Limit: f.limit})
+			q := operate.JobQuery{State: state, After: f.after, Limit: f.limit}
+			if cmd.Flags().Changed("verb") {
+				q.Verb = &verb
+			}
+			if cmd.Flags().Changed("actor") {
+				q.Actor = &actor
+			}
+			p, err := service.Jobs(cmd.Context(), me(), q)
 			if err != nil {
 				return err
 			}
 			if f.json {
 				return a.encode(p)
 			}
-			return a.printJobs(p)
+			return a.printJobs(p, textsOf(full))
 		},
 	}
 	f.flags(cmd)
 	cmd.Flags().StringVar(&state, "state", "", "running, done, cancelled or failed")
+	cmd.Flags().StringVar(&verb, "verb", "", "of this `verb`: "+strings.Join(operate.JobVerbs(), ", "))
+	cmd.Flags().StringVar(&actor, "actor", "", "started by this `name`")
+	fullFlag(cmd, &full)
 	completeWords(cmd, "state", []string{"running", "done", "cancelled", "failed"})
+	completeWords(cmd, "verb", operate.JobVerbs())
 	return cmd
 }
 
-func (a *app) printJobs(p operate.JobPage) error {
+func (a *app) printJobs(p operate.JobPage, text func(string) string) error {
 	if len(p.Jobs) == 0 {
 		_, err := fmt.Fprintln(a.stdout, "no job matches")
 		return err
 	}
-	err := a.table("ID\tSTATE\tWHAT\tDONE\tFAILED\tOF\tWHO\tSTARTED\tLAST SEEN\tNOTE", func(w io.Writer) {
+	err := a.table("ID\tSTATE\tWHAT\tDONE\tFAILED\tOF\tTO\tWHO\tSTARTED\tLAST SEEN\tNOTE", func(w io.Writer) {
 		for _, j := range p.Jobs {
-			fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\n", j.ID, j.State, cell(j.Verb), j.Done, j.Failed, j.Total, cell(j.Actor), moment(j.StartedAt), moment(j.SeenAt), cell(j.Note))
+			fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", j.ID, j.State, cell(j.Verb), j.Done, j.Failed, j.Total, text(filterText(j.Filter)), cell(j.Actor), moment(j.StartedAt), moment(j.SeenAt), text(j.Note))
 		}
 	})
 	if err != nil {

@@ -5,11 +5,14 @@ import (
 	"strconv"
 
 	"github.com/spf13/cobra"
+
+	"github.com/outbox-relay/outbox/operate"
 )
 
 func (a *app) jobsCancel() *cobra.Command {
 	var db database
 	var who actorFlags
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "cancel ID",
 		Short: "Cancel a job that is running, wherever it runs",
@@ -30,11 +33,15 @@ has carried out yet are taken back. The command that runs the job reports what i
 			if err := s.Cancel(cmd.Context(), who.actor(), id, who.reason); err != nil {
 				return err
 			}
+			if asJSON {
+				return a.encode(map[string]string{"job": args[0], "state": operate.JobCancelled})
+			}
 			_, err = fmt.Fprintf(a.stdout, "job %d is cancelled\n", id)
 			return err
 		},
 	}
 	db.flags(cmd)
 	who.flags(cmd, "why, for the audit")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	return cmd
 }

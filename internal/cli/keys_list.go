@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -52,7 +51,7 @@ func (a *app) keysList() *cobra.Command {
 	var f struct {
 		page
 		keyFilter
-		newest bool
+		newest, full bool
 	}
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -61,8 +60,8 @@ func (a *app) keysList() *cobra.Command {
 end how to go on.`,
 		Example: "  outbox keys list\n  outbox keys list --topic order-service.order.confirmed --code MESSAGE_TOO_LARGE\n  outbox keys list --limit 500 --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if problems := a.problems(cmd, append(f.page.checks(), f.keyFilter.checks()...)); problems != nil {
-				return &configError{errors.Join(problems...)}
+			if err := a.refuse(cmd, append(f.page.checks(), f.keyFilter.checks()...)); err != nil {
+				return err
 			}
 			q := operate.KeyQuery{KeyFilter: f.filter(cmd), After: f.after, Limit: f.limit}
 			if f.newest {
@@ -80,16 +79,17 @@ end how to go on.`,
 			if f.json {
 				return a.encode(p)
 			}
-			return a.printKeys(p, q.KeyFilter == operate.KeyFilter{})
+			return a.printKeys(p, q.KeyFilter == operate.KeyFilter{}, textsOf(f.full))
 		},
 	}
 	f.page.flags(cmd)
 	f.keyFilter.flags(cmd)
 	cmd.Flags().BoolVar(&f.newest, "newest", false, "the newest first")
+	fullFlag(cmd, &f.full)
 	return cmd
 }
 
-func (a *app) printKeys(p operate.KeyPage, all bool) error {
+func (a *app) printKeys(p operate.KeyPage, all bool, text func(string) string) error {
 	if len(p.Keys) == 0 {
 		what := none("key matches", p.Next)
 		if all {
@@ -98,7 +98,7 @@ func (a *app) printKeys(p operate.KeyPage, all bool) error {
 		fmt.Fprintln(a.stdout, what)
 	} else if err := a.table("TOPIC\tKEY\tID\tEVENT TYPE\tSINCE\tREASON", func(w io.Writer) {
 		for _, k := range p.Keys {
-			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", cell(k.Topic), printable(abridged(k.PartitionKey)), k.ID, cell(k.Type), moment(k.ParkedAt), k.Code+": "+printable(k.Reason))
+			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", cell(k.Topic), printable(abridged(k.PartitionKey)), k.ID, cell(k.Type), moment(k.ParkedAt), text(k.Code+": "+k.Reason))
 		}
 	}); err != nil {
 		return err

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -72,8 +71,8 @@ func (a *app) runKeysVerb(cmd *cobra.Command, verb operate.Verb, f *keyVerbFlags
 	if err := needsReason(verb, f.reason); err != nil {
 		return err
 	}
-	if problems := a.problems(cmd, []check{above("wait", &f.wait, 0), atLeast("older-than", &f.olderThan, 0), atLeast("newer-than", &f.newerThan, 0)}); problems != nil {
-		return &configError{errors.Join(problems...)}
+	if err := a.refuse(cmd, []check{above("wait", &f.wait, 0), atLeast("older-than", &f.olderThan, 0), atLeast("newer-than", &f.newerThan, 0)}); err != nil {
+		return err
 	}
 	given := func(flag string, value *string) *string {
 		if !cmd.Flags().Changed(flag) {

@@ -1,12 +1,8 @@
 package cli
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -49,7 +45,7 @@ func (a *app) lanesList() *cobra.Command {
 				return err
 			}
 			if asJSON {
-				return json.NewEncoder(a.stdout).Encode(lanesJSON(lanes))
+				return a.encode(map[string][]laneObject{"lanes": lanesJSON(lanes)})
 			}
 			if err := a.printLanes(lanes); err != nil {
 				return err
@@ -62,7 +58,7 @@ func (a *app) lanesList() *cobra.Command {
 		},
 	}
 	db.flags(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	return cmd
 }
 
@@ -91,7 +87,7 @@ func (a *app) printLaneless(relays []string) error {
 
 func (a *app) lanesSet() *cobra.Command {
 	var db database
-	var yes bool
+	var yes, asJSON bool
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "set N",
@@ -114,21 +110,22 @@ each relay a little. Nothing in the outbox table changes.`,
 				return &usageError{fmt.Errorf("lanes set %q: want 1 to %d; see %s --help", args[0], postgres.MaxLanes, cmd.CommandPath())}
 			}
 			if n < 1 || n > postgres.MaxLanes {
-				return &configError{fmt.Errorf("lanes set is %q: want 1 to %d", args[0], postgres.MaxLanes)}
+				return &usageError{fmt.Errorf("lanes set %q: want 1 to %d; see %s --help", args[0], postgres.MaxLanes, cmd.CommandPath())}
 			}
-			if problems := a.problems(cmd, []check{atLeast("wait", &wait, 0)}); problems != nil {
-				return &configError{errors.Join(problems...)}
+			if err := a.refuse(cmd, []check{atLeast("wait", &wait, 0)}); err != nil {
+				return err
 			}
-			return a.setLanes(cmd, &db, n, yes, wait)
+			return a.setLanes(cmd, &db, n, yes, wait, asJSON)
 		},
 	}
 	db.flags(cmd)
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask for confirmation")
 	cmd.Flags().DurationVar(&wait, "wait", 0, "how long to wait until all relays are stopped and nothing is left open")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	return cmd
 }
 
-func (a *app) setLanes(cmd *cobra.Command, db *database, n int, confirmed bool, wait time.Duration) error {
+func (a *app) setLanes(cmd *cobra.Command, db *database, n int, confirmed bool, wait time.Duration, asJSON bool) error {
 	operator, done, err := a.operator(cmd, db)
 	if err != nil {
 		return err
@@ -138,17 +135,24 @@ func (a *app) setLanes(cmd *cobra.Command, db *database, n int, confirmed bool, 
 	if err != nil {
 		return err
 	}
+	say := func() error { return a.encode(map[string]any{"table": db.table, "lanes": n, "before": len(before)}) }
+	if len(before) == n && asJSON {
+		return say()
+	}
 	if len(before) == n {
 		_, err := fmt.Fprintf(a.stdout, "%s has %s already\n", db.table, plural(n, "lane"))
 		return err
 	}
 	if !confirmed {
-		if err := a.confirm(cmd.InOrStdin(), fmt.Sprintf("Change %s from %s to %d?", db.table, plural(len(before), "lane"), n)); err != nil {
+		if err := a.confirm(cmd.InOrStdin(), fmt.Sprintf("Change %s from %s to %d?", db.table, plural(len(before), "lane"), n), "--yes agrees for a script"); err != nil {
 			return err
 		}
 	}
 	if err := a.changeLanes(cmd.Context(), operator, n, wait); err != nil {
 		return err
+	}
+	if asJSON {
+		return say()
 	}
 	_, err = fmt.Fprintf(a.stdout, "%s has %s now, and had %d: start its relays again\n", db.table, plural(n, "lane"), len(before))
 	return err
@@ -161,18 +165,4 @@ func (a *app) changeLanes(ctx context.Context, operator *postgres.Operator, n in
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	return operator.AwaitSetLanes(ctx, n, func(what string) { fmt.Fprintf(a.stderr, "waiting for the end of %s\n", what) })
-}
-
-// confirm asks, and fails unless the answer is yes.
-func (a *app) confirm(in io.Reader, question string) error {
-	fmt.Fprintf(a.stderr, "%s [y/N] ", question)
-	answer, err := bufio.NewReader(in).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read the answer: %w", err)
-	}
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
-		return nil
-	}
-	return errors.New("not confirmed: nothing was changed; --yes answers for a script")
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -53,8 +52,8 @@ func (a *app) migrateUp() *cobra.Command {
 needs the rights of the table's owner, and to create the schema outbox.`,
 		Example: "  outbox migrate up\n  outbox migrate up --table orders.outbox_event --lanes 16",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if problems := a.problems(cmd, []check{f.checkLanes(cmd)}); problems != nil {
-				return &configError{errors.Join(problems...)}
+			if err := a.refuse(cmd, []check{f.checkLanes(cmd)}); err != nil {
+				return err
 			}
 			return a.withConn(cmd, &f.database, func(c *pgx.Conn) error {
 				f.cfg.Table = f.table
@@ -96,8 +95,8 @@ func (a *app) migratePrint() *cobra.Command {
 		Short:   "Print the SQL, for a migration tool of your own",
 		Example: "  outbox migrate print > 001_outbox.sql\n  outbox migrate print --table orders.outbox_event --headers | psql \"$DATABASE_URL\" -1 -v ON_ERROR_STOP=1",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if problems := a.problems(cmd, []check{f.checkLanes(cmd)}); problems != nil {
-				return &configError{errors.Join(problems...)}
+			if err := a.refuse(cmd, []check{f.checkLanes(cmd)}); err != nil {
+				return err
 			}
 			f.cfg.Table = f.table
 			sql, err := migrate.Print(f.cfg)
@@ -116,6 +115,7 @@ func (a *app) migratePrint() *cobra.Command {
 
 func (a *app) migrateStatus() *cobra.Command {
 	f := &migrateFlags{}
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Show versions, sources, and what is different about the table",
@@ -130,11 +130,15 @@ mends it. It ends with 1 if something is pending or the relay could not work.`,
 				if err != nil {
 					return err
 				}
+				if asJSON {
+					return a.encodeMigrateStatus(status)
+				}
 				return a.printMigrateStatus(status)
 			})
 		},
 	}
 	f.database.flags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
 	return cmd
 }
 

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -11,7 +12,7 @@ import (
 type pauseFlags struct {
 	database
 	actorFlags
-	json bool
+	json, emptyKey bool
 }
 
 func (a *app) pause() *cobra.Command {
@@ -71,13 +72,38 @@ func (a *app) pauseScope(verb operate.Verb, use, what, scope string, args int) *
 			if len(args) > 1 {
 				s.PartitionKey = args[1]
 			}
+			if verb == operate.VerbPause && scope == operate.ScopeKey && s.PartitionKey == "" && !f.emptyKey {
+				return &usageError{fmt.Errorf("the key is empty: if events whose key is empty are meant, say --empty-key; see %s --help", cmd.CommandPath())}
+			}
 			return a.changePause(cmd, verb, f, s)
 		},
 	}
 	f.database.flags(cmd)
 	f.actorFlags.flags(cmd, "why, for the audit and the status")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print a JSON object")
+	if verb == operate.VerbPause && scope == operate.ScopeKey {
+		cmd.Flags().BoolVar(&f.emptyKey, "empty-key", false, "the key '' is meant, of events whose partition key is empty")
+	}
 	return cmd
+}
+
+// unseen is a note where no event is known of what is paused: its name may be wrong. "" where there is one, or nobody can say.
+func unseen(ctx context.Context, s *operate.Service, what operate.Scope) string {
+	if what.Kind == operate.ScopeSource {
+		return ""
+	}
+	q := operate.EventQuery{EventFilter: operate.EventFilter{State: operate.StateAny, Topic: &what.Topic}, Limit: 1}
+	if what.Kind == operate.ScopeKey {
+		q.PartitionKey = &what.PartitionKey
+	}
+	p, err := s.Events(ctx, me(), q)
+	switch {
+	case err != nil || len(p.Events) > 0:
+		return ""
+	case p.Next != "":
+		return fmt.Sprintf("none of the newest events is of %s: is the name right? the pause is for those to come, too", what)
+	}
+	return fmt.Sprintf("there is no event of %s: is the name right? the pause is for those to come", what)
 }
 
 func (a *app) changePause(cmd *cobra.Command, verb operate.Verb, f *pauseFlags, what operate.Scope) error {
@@ -94,16 +120,24 @@ func (a *app) changePause(cmd *cobra.Command, verb operate.Verb, f *pauseFlags, 
 	if err != nil {
 		return err
 	}
+	note := ""
+	if verb == operate.VerbPause {
+		note = unseen(cmd.Context(), s, what)
+	}
 	if f.json {
 		return a.encode(struct {
 			operate.Scope
 			Verb    operate.Verb `json:"verb"`
 			Changed bool         `json:"changed"`
-		}{what, verb, changed})
+			Note    string       `json:"note,omitempty"`
+		}{what, verb, changed, note})
 	}
 	text := fmt.Sprintf("%s: %s", did, what)
 	if !changed {
 		text = fmt.Sprintf("%s %s: nothing was changed", what, idle)
+	}
+	if note != "" {
+		text += "\nnote: " + note
 	}
 	_, err = fmt.Fprintln(a.stdout, text)
 	return err

@@ -67,7 +67,7 @@ The rights: outbox migrate grants --role anna --operator --delete prints them.`,
 	f.actorFlags.flags(cmd, "why, for the audit")
 	flags := cmd.Flags()
 	config.AgeVar(flags, &f.older, "older-than", 0, "delete settled events that were published so long ago; 0s: of any age")
-	flags.Int64Var(&f.keep, "keep", 0, "keep the newest settled events, so many, whatever their age")
+	flags.Int64Var(&f.keep, "keep", 0, "keep the newest settled events, so many, whatever their age; 0 needs --older-than")
 	config.AgeVar(flags, &f.dead, "dead", 0, "delete dead events that died so long ago")
 	config.AgeVar(flags, &f.audit, "audit", 0, "delete rows of the audit, and requests and jobs, that ended so long ago")
 	flags.BoolVar(&f.partitions, "partitions", false, "drop whole partitions, and no other settled events")
@@ -87,6 +87,8 @@ func (a *app) pruneRequest(cmd *cobra.Command, f *pruneFlags) (operate.Prune, er
 		return request, &usageError{fmt.Errorf("--keep and --partitions exclude each other: partitions are dropped by their age; see %s --help", cmd.CommandPath())}
 	case !f.partitions && given("ahead"):
 		return request, &usageError{fmt.Errorf("--ahead needs --partitions; see %s --help", cmd.CommandPath())}
+	case given("keep") && f.keep == 0 && !given("older-than"):
+		return request, &usageError{fmt.Errorf("--keep 0 keeps no settled event: if all of them may go, say --older-than 0s; see %s --help", cmd.CommandPath())}
 	case f.partitions && !given("older-than"):
 		return request, &usageError{fmt.Errorf("--partitions needs --older-than, such as --older-than 168h; see %s --help", cmd.CommandPath())}
 	}
@@ -105,11 +107,11 @@ func (a *app) pruneRequest(cmd *cobra.Command, f *pruneFlags) (operate.Prune, er
 	if request == (operate.Prune{}) {
 		return request, &usageError{fmt.Errorf("say what may go: --older-than, --keep, --dead, --audit or --partitions; see %s --help", cmd.CommandPath())}
 	}
-	if problems := a.problems(cmd, []check{
+	if err := a.refuse(cmd, []check{
 		atLeast("older-than", &f.older, 0), between("keep", &f.keep, 0, operate.MaxPruneKeep), atLeast("dead", &f.dead, 0),
 		atLeast("audit", &f.audit, 0), between("ahead", &f.ahead, 0, operate.MaxPruneAhead),
-	}); problems != nil {
-		return request, &configError{errors.Join(problems...)}
+	}); err != nil {
+		return request, err
 	}
 	return request, nil
 }
@@ -128,14 +130,14 @@ func (a *app) runPrune(cmd *cobra.Command, f *pruneFlags, request operate.Prune)
 	case f.dryRun && f.json:
 		return json.NewEncoder(a.stdout).Encode(plan)
 	case f.dryRun:
-		return a.printPrunePlan(a.stdout, f.table, plan)
+		return a.printPrunePlan(a.stdout, f.table, request, plan)
 	case plan.Rows() == 0 && !plan.EventsEstimated && len(plan.Created) == 0 && len(plan.Dropped) == 0:
-		return a.printPruned(f, plan.Pruned, plan.Kept)
+		return a.printPruned(f, request, plan.Pruned, plan.Kept)
 	case !f.yes:
-		if err := a.printPrunePlan(a.stderr, f.table, plan); err != nil {
+		if err := a.printPrunePlan(a.stderr, f.table, request, plan); err != nil {
 			return err
 		}
-		if err := a.confirm(cmd.InOrStdin(), "Go on?"); err != nil {
+		if err := a.confirm(cmd.InOrStdin(), "Go on?", "--yes agrees for a script, --dry-run counts only"); err != nil {
 			return err
 		}
 	}
@@ -146,19 +148,18 @@ func (a *app) runPrune(cmd *cobra.Command, f *pruneFlags, request operate.Prune)
 	if err != nil && cmd.Context().Err() != nil {
 		err = errors.New("interrupted: what was deleted until then is deleted; run it again for the rest")
 	}
-	return errors.Join(a.printPruned(f, pruned, plan.Kept), err)
+	return errors.Join(a.printPruned(f, request, pruned, plan.Kept), err)
 }
 
 // printPrunePlan says what would be done, and what of it is an estimate.
-func (a *app) printPrunePlan(out io.Writer, table string, plan operate.PrunePlan) error {
+func (a *app) printPrunePlan(out io.Writer, table string, request operate.Prune, plan operate.PrunePlan) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	about := ""
 	if plan.EventsEstimated {
 		about = "about "
 	}
 	fmt.Fprintf(w, "would delete from\t%s\n", table)
-	fmt.Fprintf(w, "settled events\t%s%d\n", about, plan.Events)
-	pruneRest(w, plan.Pruned)
+	pruneRows(w, request, plan.Pruned, about)
 	pruneKept(w, plan.Kept)
 	if plan.EventsEstimated {
 		fmt.Fprintln(w, "\tcounted for some seconds, the rest is estimated")
@@ -167,14 +168,13 @@ func (a *app) printPrunePlan(out io.Writer, table string, plan operate.PrunePlan
 }
 
 // printPruned says what was done.
-func (a *app) printPruned(f *pruneFlags, p operate.Pruned, kept map[string]string) error {
+func (a *app) printPruned(f *pruneFlags, request operate.Prune, p operate.Pruned, kept map[string]string) error {
 	if f.json {
 		return json.NewEncoder(a.stdout).Encode(p)
 	}
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "deleted from\t%s\n", f.table)
-	fmt.Fprintf(w, "settled events\t%d\n", p.Events)
-	pruneRest(w, p)
+	pruneRows(w, request, p, "")
 	if p.Skipped > 0 {
 		fmt.Fprintf(w, "left alone\t%d, which somebody has locked or a foreign key or trigger holds\n", p.Skipped)
 	}
@@ -182,14 +182,23 @@ func (a *app) printPruned(f *pruneFlags, p operate.Pruned, kept map[string]strin
 	return w.Flush()
 }
 
-func pruneRest(w *tabwriter.Writer, p operate.Pruned) {
+// pruneRows has a line for everything that was asked for, also where there is nothing.
+func pruneRows(w *tabwriter.Writer, request operate.Prune, p operate.Pruned, about string) {
+	audit := request.Audit != nil
 	for _, line := range []struct {
-		name string
-		n    int64
-	}{{"dead events", p.Dead}, {"audit", p.Audit}, {"requests", p.Requests}, {"jobs", p.Jobs}} {
-		if line.n > 0 {
-			fmt.Fprintf(w, "%s\t%d\n", line.name, line.n)
+		name, about string
+		asked       bool
+		n           int64
+	}{
+		{"settled events", about, request.Events != nil, p.Events}, {"dead events", "", request.Dead != nil, p.Dead},
+		{"audit", "", audit, p.Audit}, {"requests", "", audit, p.Requests}, {"jobs", "", audit, p.Jobs},
+	} {
+		if line.asked {
+			fmt.Fprintf(w, "%s\t%s%d\n", line.name, line.about, line.n)
 		}
+	}
+	if request.Partitions != nil && len(p.Created)+len(p.Dropped) == 0 {
+		fmt.Fprintln(w, "partitions\tnone created, none dropped")
 	}
 	if len(p.Created) > 0 {
 		fmt.Fprintf(w, "partitions created\t%s\n", printable(strings.Join(p.Created, ", ")))

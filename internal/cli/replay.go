@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 
@@ -74,8 +73,8 @@ func (a *app) runReplay(cmd *cobra.Command, f *replayFlags, args []string) error
 	if err := needsReason(operate.VerbReplay, f.reason); err != nil && !f.dryRun {
 		return err
 	}
-	if problems := a.problems(cmd, []check{between("rate", &f.rate, 1, operate.MaxReplayRate)}); problems != nil {
-		return &configError{errors.Join(problems...)}
+	if err := a.refuse(cmd, []check{between("rate", &f.rate, 1, operate.MaxReplayRate)}); err != nil {
+		return err
 	}
 	filter, err := f.filter(cmd)
 	if err != nil {

@@ -9,15 +9,21 @@ import (
 )
 
 func (a *app) version() *cobra.Command {
-	return &cobra.Command{
+	var asJSON bool
+	cmd := &cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
-		Example: "  outbox version",
+		Example: "  outbox version\n  outbox version --json",
 		RunE: func(*cobra.Command, []string) error {
+			if asJSON {
+				return a.encode(map[string]string{"version": version(), "go": runtime.Version(), "os": runtime.GOOS, "arch": runtime.GOARCH})
+			}
 			_, err := fmt.Fprintln(a.stdout, build())
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
+	return cmd
 }
 
 // build is the version with what it was built by and for.
