@@ -2,6 +2,7 @@ package operate
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -29,6 +30,7 @@ type crowd struct {
 	letter           string
 	late             Answer
 	withdrawn        bool
+	code             string
 	failWithdraw     error
 }
 
@@ -99,11 +101,15 @@ func (c *crowd) Tally(_ context.Context, _, first, _ int64) (Tally, error) {
 
 func (c *crowd) Settled(_ context.Context, _ Bulk, at Cursor, limit int) (SettledPage, error) {
 	n := min(int64(limit), c.matches-at.ID)
-	return SettledPage{Events: make([]Settled, n), Next: Cursor{ID: at.ID + n, End: at.ID+n >= c.matches}}, nil
+	events := make([]Settled, n)
+	for i := range events {
+		events[i].ID = at.ID + int64(i) + 1
+	}
+	return SettledPage{Events: events, Next: Cursor{ID: at.ID + n, End: at.ID+n >= c.matches}}, nil
 }
 
 func (c *crowd) Find(context.Context, []Ref) ([]Target, []Ref, error) {
-	return []Target{{ID: 1, State: StateDead, Letter: c.letter}}, nil, nil
+	return []Target{{ID: 1, State: StateDead, Letter: c.letter, Code: c.code}}, nil, nil
 }
 
 func (c *crowd) Overtaken(context.Context, Target) (Overtaken, error) { return c.overtaken, nil }
@@ -280,6 +286,57 @@ func TestASingleRequestIsTakenBackWhenItsTimeIsOver(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A replay of many hours that is cut short is not begun anew.
+func TestACancelledReplaySaysWhereToGoOn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		c := &crowd{matches: 10_000}
+		r, err := serviceOf(t, c).Replay(ctx, ann, Bulk{Verb: VerbReplay, Events: &EventFilter{}, Reason: "x"}, 1_000, Confirmed{Any: true}, &sink{}, func(p Progress) {
+			if p.Job != 0 && p.Done >= 300 {
+				cancel()
+			}
+		})
+		if err != nil || r.State != JobCancelled || r.Untouched == 0 || r.LastID != r.Done || !strings.Contains(r.Note, fmt.Sprintf("everything up to id %d was tried: go on with --min-id %d", r.LastID, r.LastID+1)) {
+			t.Errorf("report %+v, %v", r, err)
+		}
+		if ended := strings.Join(c.ended, "\n"); !strings.Contains(ended, "go on with --min-id") {
+			t.Errorf("the audit has %s", ended)
+		}
+	})
+}
+
+// What died of an error dies of it again.
+func TestARestoreWarnsOfWhatFailsAgain(t *testing.T) {
+	t.Parallel()
+	for code, warns := range map[string]bool{"SKIPPED": false, "DEAD": false, "": false, "MESSAGE_TOO_LARGE": true} {
+		dead := Target{ID: 1, State: StateDead, Code: code}
+		b := Bulk{Verb: VerbRestore, Events: &EventFilter{}, Only: []Target{dead}}
+		if got := strings.Contains(fmt.Sprint(b.notes()), "fails again"); got != warns {
+			t.Errorf("%q: notes %q", code, b.notes())
+		}
+		c := &crowd{overtaken: OvertakenNo, code: code, late: Answer{Text: "restored"}}
+		synctest.Test(t, func(t *testing.T) {
+			text, err := serviceOf(t, c).Act(t.Context(), ann, Action{Verb: VerbRestore, Event: Ref{ID: 1}})
+			if err != nil || strings.Contains(text, "it was given up for MESSAGE_TOO_LARGE: if the cause is still there it fails again") != warns {
+				t.Errorf("%q: %q, %v", code, text, err)
+			}
+		})
+	}
+	if !strings.Contains(fmt.Sprint((Bulk{Verb: VerbRestore, Events: &EventFilter{}}).notes()), "fails again") {
+		t.Error("a filter that may find such events warns of nothing")
+	}
+}
+
+func TestTheAuditOfAPruneHasReadableAges(t *testing.T) {
+	t.Parallel()
+	dead := 90 * time.Minute
+	text, err := json.Marshal(Prune{Events: &PruneEvents{OlderThan: 168 * time.Hour, Keep: 5}, Dead: &dead, Partitions: &PrunePartitions{}}.audited())
+	if want := `{"dead":{"older_than":"1h30m"},"events":{"keep":5,"older_than":"168h"},"partitions":{"ahead":0,"older_than":"0s"}}`; err != nil || string(text) != want {
+		t.Errorf("%s, %v; want %s", text, err, want)
+	}
 }
 
 func TestARestoreThatMayOvertakeAsksFirst(t *testing.T) {

@@ -16,7 +16,7 @@ import (
 
 func (a *app) eventsShow() *cobra.Command {
 	var db database
-	var asJSON bool
+	var asJSON, noPayload bool
 	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show one event whole, and why it does not move",
@@ -27,6 +27,7 @@ a topic that is missing or forbidden, a pause, a relay that is not there.
 
 Where there is no such event, its transaction may still be open: then those are named.`,
 		Example: `  outbox events show 4711
+  outbox events show 4711 --no-payload
   outbox events show 0190f6c2-7d1e-7a55-8f0e-2f3c9a3d5b11 --json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
@@ -48,6 +49,9 @@ Where there is no such event, its transaction may still be open: then those are 
 			if err != nil {
 				return err
 			}
+			if noPayload {
+				d.Payload, d.Headers, d.Record = nil, nil, withoutValue(d.Record)
+			}
 			if asJSON {
 				return a.encode(d)
 			}
@@ -56,7 +60,18 @@ Where there is no such event, its transaction may still be open: then those are 
 	}
 	db.flags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object; payload and headers are strings in it, exact to the digit")
+	cmd.Flags().BoolVar(&noPayload, "no-payload", false, "leave payload and headers out")
 	return cmd
+}
+
+// withoutValue leaves the size of a record, and neither its value nor its headers.
+func withoutValue(r *operate.Record) *operate.Record {
+	if r == nil {
+		return nil
+	}
+	bare := *r
+	bare.Value, bare.Headers = nil, nil
+	return &bare
 }
 
 func (a *app) printEvent(d operate.EventDetail) error {
@@ -75,7 +90,11 @@ func (a *app) printEvent(d operate.EventDetail) error {
 	if f := d.Failures; f != nil {
 		line("attempts", fmt.Sprint(f.Attempts))
 		line("first error", moment(f.FirstAt)+" "+printable(f.FirstError))
-		line("last error", moment(f.LastAt)+" "+printable(f.LastError))
+		if last := printable(f.LastError); f.LastError == f.FirstError {
+			line("last error", moment(f.LastAt)+" the same")
+		} else {
+			line("last error", moment(f.LastAt)+" "+last)
+		}
 	}
 	for _, c := range d.Extra {
 		value := "NULL"

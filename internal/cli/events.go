@@ -31,7 +31,7 @@ one, or waits for its next attempt. One that was given up is dead.`,
 type eventsListFlags struct {
 	page
 	eventFilter
-	oldest bool
+	oldest, allPages bool
 }
 
 func (a *app) eventsList() *cobra.Command {
@@ -43,7 +43,8 @@ func (a *app) eventsList() *cobra.Command {
 
 By state and id the list is exact, whatever the size of the table. No index knows
 topics, keys, types, aggregates, ages and errors: of those it looks at some 10,000s of
-rows for a page, says at which, and goes on from there with --after. Nothing is
+rows for a page, says at which, and goes on from there with --after, or by itself
+with --all-pages, which may take long on a large table. Nothing is
 left out on the way: who goes on to the end has looked at every row.`,
 		Example: `  outbox events list --state parked
   outbox events list --state pending --topic order-service.order.confirmed --oldest
@@ -59,6 +60,7 @@ left out on the way: who goes on to the end has looked at every row.`,
 	f.page.flags(cmd)
 	f.eventFilter.flags(cmd)
 	cmd.Flags().BoolVar(&f.oldest, "oldest", false, "the oldest first")
+	cmd.Flags().BoolVar(&f.allPages, "all-pages", false, "go on through the pages until --limit events are found, or there are no more")
 	return cmd
 }
 
@@ -76,7 +78,7 @@ func (a *app) listEvents(cmd *cobra.Command, f *eventsListFlags) error {
 		return err
 	}
 	defer done()
-	p, err := service.Events(cmd.Context(), me(), q)
+	p, err := eventPages(cmd.Context(), service, q, f.allPages)
 	if err != nil {
 		return err
 	}
