@@ -32,7 +32,7 @@ func (s settings) relayRights(role string) string {
 		grant("SELECT, UPDATE", "outbox.lane", to),
 		grant("SELECT, INSERT, UPDATE, DELETE", "outbox.relay, outbox.parked_key, outbox.held_topic, outbox.failure, outbox.dead_event", to),
 		grant("SELECT, UPDATE (done_at, outcome, error)", "outbox.request", to),
-		grant("SELECT", "outbox.pause", to),
+		grant("SELECT", "outbox.pause, outbox.job", to),
 		grant("SELECT, INSERT, UPDATE", "outbox.retention", to),
 	)
 	if s.Delete {

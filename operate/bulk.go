@@ -346,7 +346,7 @@ func (s *Service) runBulk(ctx context.Context, a Actor, b Bulk, c Confirmed, pro
 		b.Events.MaxID = c.Through
 	}
 	var report Report
-	err = s.audited(ctx, a, b.Verb, b, b.Reason, func(int64) (change, error) {
+	err = s.audited(ctx, a, b.Verb, b, b.Reason, func(audit int64) (change, error) {
 		planned, p, err := s.plan(ctx, b, progress)
 		if err == nil {
 			err = c.agreed(b, p)
@@ -357,13 +357,13 @@ func (s *Service) runBulk(ctx context.Context, a Actor, b Bulk, c Confirmed, pro
 		if planned.Events != nil && planned.Only == nil && planned.Events.MaxID == 0 {
 			planned.Events.MaxID = p.Through
 		}
-		report, err = s.runJob(ctx, a, planned, p, progress, work)
+		report, err = s.runJob(ctx, a, audit, planned, p, progress, work)
 		return change{affected: report.Done, job: report.Job, outcome: report.summary()}, err
 	})
 	return report, err
 }
 
-func (s *Service) runJob(ctx context.Context, a Actor, b Bulk, p Plan, progress func(Progress), work func(context.Context, Bulk, *job) error) (Report, error) {
+func (s *Service) runJob(ctx context.Context, a Actor, audit int64, b Bulk, p Plan, progress func(Progress), work func(context.Context, Bulk, *job) error) (Report, error) {
 	named := Report{Verb: b.Verb, State: JobDone, AlreadyDone: p.AlreadyDone, NotFound: int64(len(p.Missing)), Missing: p.Missing, Reasons: []FailedFor{}}
 	for _, f := range p.Refused {
 		named.Failed += f.Count
@@ -373,10 +373,11 @@ func (s *Service) runJob(ctx context.Context, a Actor, b Bulk, p Plan, progress 
 	if p.Count == 0 {
 		return named, nil
 	}
-	j, err := s.startJob(ctx, a, b, p, progress)
+	j, err := s.startJob(ctx, a, audit, b, p, progress)
 	if err != nil {
 		return Report{}, err
 	}
+	defer j.keepSeen(ctx)()
 	r, err := j.end(ctx, work(ctx, b, j))
 	r.Total += named.Total
 	r.AlreadyDone += named.AlreadyDone

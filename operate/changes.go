@@ -39,9 +39,11 @@ type AuditStart struct {
 
 // JobKeeper keeps outbox.job.
 type JobKeeper interface {
-	// StartJob returns the id of a new job, which is running.
+	// StartJob returns the id of a new job, which is running, and notes it in the row of the audit that it belongs to.
 	StartJob(ctx context.Context, j JobStart) (int64, error)
-	// ReportJob writes down how far it is, and that it is alive. It tells whether somebody has cancelled it.
+	// SeeJob writes down that somebody runs it. After half a minute without that it is over, as if it had been cancelled: relays leave the rest of its requests alone.
+	SeeJob(ctx context.Context, id int64) error
+	// ReportJob writes down how far it is, and that somebody runs it. It tells whether somebody has cancelled it, or nobody ran it for too long.
 	ReportJob(ctx context.Context, id, done, failed int64) (cancelled bool, err error)
 	// EndJob closes it as "done", "cancelled" or "failed". A job that was cancelled stays so.
 	EndJob(ctx context.Context, id, done, failed int64, state, note string) error
@@ -51,6 +53,8 @@ type JobKeeper interface {
 
 // JobStart is a job that begins.
 type JobStart struct {
+	// Audit is the row of the audit that it belongs to; 0 is none.
+	Audit  int64
 	Verb   Verb
 	Filter []byte
 	Actor  string

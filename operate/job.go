@@ -18,6 +18,8 @@ const (
 	// lookEvery is how often outcomes are looked at, reportEvery how often a job says how far it is.
 	lookEvery   = 200 * time.Millisecond
 	reportEvery = 500 * time.Millisecond
+	// seenEvery is how often it is written down that somebody runs it, whatever it waits for.
+	seenEvery = 5 * time.Second
 	// mostReasons bounds the list of reasons in a report; the rest is counted together.
 	mostReasons = 20
 )
@@ -81,8 +83,8 @@ type job struct {
 	cancelled bool
 }
 
-func (s *Service) startJob(ctx context.Context, actor Actor, b Bulk, p Plan, progress func(Progress)) (*job, error) {
-	id, err := s.store.StartJob(ctx, JobStart{Verb: b.Verb, Filter: b.filter(), Actor: actor.Name, Reason: b.Reason, Total: p.Count})
+func (s *Service) startJob(ctx context.Context, actor Actor, audit int64, b Bulk, p Plan, progress func(Progress)) (*job, error) {
+	id, err := s.store.StartJob(ctx, JobStart{Audit: audit, Verb: b.Verb, Filter: b.filter(), Actor: actor.Name, Reason: b.Reason, Total: p.Count})
 	if err != nil {
 		return nil, fmt.Errorf("write down the job; nothing was changed: %w", err)
 	}
@@ -93,6 +95,22 @@ func (s *Service) startJob(ctx context.Context, actor Actor, b Bulk, p Plan, pro
 		store: s.store, id: id, progress: progress, reasons: map[string]int64{}, reported: time.Now(),
 		report: Report{Job: id, Verb: b.Verb, Total: p.Count, Missing: p.Missing},
 	}, nil
+}
+
+// keepSeen writes down that somebody runs the job, until stop is called. What cannot be written down counts when it goes on for too long: the next report learns that the job is over.
+func (j *job) keepSeen(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for rest(ctx, seenEvery); ctx.Err() == nil; rest(ctx, seenEvery) {
+			_ = j.store.SeeJob(ctx, j.id)
+		}
+	}()
+	return func() {
+		cancel()
+		<-ended
+	}
 }
 
 // failed counts failures of one reason.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,6 +26,7 @@ type crowd struct {
 	failAsking       error
 	failAudit        error
 	reported         int
+	seen             atomic.Int64
 	audited          []string
 	overtaken        Overtaken
 	letter           string
@@ -45,6 +47,11 @@ func (c *crowd) EndAudit(ctx context.Context, _, affected, job int64, outcome st
 }
 
 func (c *crowd) StartJob(context.Context, JobStart) (int64, error) { return 7, nil }
+
+func (c *crowd) SeeJob(context.Context, int64) error {
+	c.seen.Add(1)
+	return nil
+}
 
 func (c *crowd) ReportJob(context.Context, int64, int64, int64) (bool, error) {
 	c.reported++
@@ -373,4 +380,31 @@ func TestManyReasonsAreCountedTogether(t *testing.T) {
 	if j.report.Failed != 100 || len(list) != mostReasons+1 || list[0] != (FailedFor{"other reasons", 60}) {
 		t.Errorf("%d failed, %d reasons, the first %+v", j.report.Failed, len(list), list[0])
 	}
+}
+
+// Whatever a job waits for, it says that somebody runs it: else relays would leave its requests alone.
+func TestAJobThatWaitsIsSeen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := &crowd{matches: 1}
+		_, err := serviceOf(t, c).Replay(t.Context(), ann, Bulk{Verb: VerbReplay, Events: &EventFilter{}, Reason: "x"}, 1, Confirmed{Any: true}, &slowly{}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := c.seen.Load(); n < 11 || n > 13 {
+			t.Errorf("in a minute it was seen %d times", n)
+		}
+	})
+}
+
+// slowly is a publisher whose brokers answer after a minute.
+type slowly struct{ Publisher }
+
+func (*slowly) Open(context.Context) error { return nil }
+
+func (*slowly) Close() {}
+
+func (*slowly) Republish(ctx context.Context, events []Settled, _ string) ([]error, error) {
+	rest(ctx, time.Minute)
+	return make([]error, len(events)), nil
 }

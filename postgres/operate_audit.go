@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -41,8 +40,10 @@ func (s *Store) begin(ctx context.Context, tx pgx.Tx) (survey, error) {
 	return l, err
 }
 
-// StartAudit implements [operate.Auditor].
+// StartAudit implements [operate.Auditor]. Whoever begins a change closes the jobs that nobody runs any more.
 func (s *Store) StartAudit(ctx context.Context, a operate.AuditStart) (id int64, err error) {
+	// A job that cannot be closed now is shown as it is all the same, and is no reason to refuse a change.
+	_ = s.change(ctx, "close jobs that nobody runs", closeLostJobs)
 	err = s.change(ctx, "write the audit", func(ctx context.Context, l survey) error {
 		return l.tx.QueryRow(ctx, `
 INSERT INTO outbox.audit (source, actor, verb, filter, reason) VALUES ($1::text::uuid, $2, $3, $4::text::jsonb, $5) RETURNING id`,
@@ -55,76 +56,8 @@ INSERT INTO outbox.audit (source, actor, verb, filter, reason) VALUES ($1::text:
 func (s *Store) EndAudit(ctx context.Context, id, affected, job int64, outcome string) error {
 	return s.change(ctx, "complete the audit", func(ctx context.Context, l survey) error {
 		_, err := l.tx.Exec(ctx, `
-UPDATE outbox.audit SET affected = $2::bigint, job = nullif($3::bigint, 0), outcome = $4, ended_at = clock_timestamp() WHERE id = $1::bigint`,
+UPDATE outbox.audit SET affected = $2::bigint, job = coalesce(nullif($3::bigint, 0), job), outcome = $4, ended_at = clock_timestamp() WHERE id = $1::bigint`,
 			id, affected, job, l.row.storable(outcome))
 		return err
 	})
-}
-
-// StartJob implements [operate.JobKeeper].
-func (s *Store) StartJob(ctx context.Context, j operate.JobStart) (id int64, err error) {
-	err = s.change(ctx, "write down a job", func(ctx context.Context, l survey) error {
-		return l.tx.QueryRow(ctx, `
-INSERT INTO outbox.job (source, verb, filter, actor, reason, total) VALUES ($1::text::uuid, $2, $3::text::jsonb, $4, $5, $6::bigint) RETURNING id`,
-			l.row.id.String(), string(j.Verb), string(j.Filter), l.row.storable(j.Actor), l.row.storable(j.Reason), j.Total).Scan(&id)
-	})
-	return id, err
-}
-
-// ReportJob implements [operate.JobKeeper].
-func (s *Store) ReportJob(ctx context.Context, id, done, failed int64) (cancelled bool, err error) {
-	err = s.change(ctx, "write down how far a job is", func(ctx context.Context, l survey) error {
-		return l.tx.QueryRow(ctx, `
-UPDATE outbox.job SET done = $2::bigint, failed = $3::bigint, seen_at = clock_timestamp() WHERE id = $1::bigint RETURNING state <> 'running'`, id, done, failed).
-			Scan(&cancelled)
-	})
-	return cancelled, err
-}
-
-// EndJob implements [operate.JobKeeper].
-func (s *Store) EndJob(ctx context.Context, id, done, failed int64, state, note string) error {
-	return s.change(ctx, "write down the end of a job", func(ctx context.Context, l survey) error {
-		_, err := l.tx.Exec(ctx, `
-UPDATE outbox.job SET done = $2::bigint, failed = $3::bigint, state = CASE state WHEN 'running' THEN $4 ELSE state END,
-    note = concat_ws(': ', nullif(note, ''), $5::text),
-    seen_at = clock_timestamp(), ended_at = clock_timestamp()
-WHERE id = $1::bigint`, id, done, failed, state, l.row.storable(note))
-		return err
-	})
-}
-
-// CancelJob implements [operate.JobKeeper]. A relay that carries out requests of the job at this moment may lock them in another order: whoever
-// loses tries again.
-func (s *Store) CancelJob(ctx context.Context, id int64, by string) (err error) {
-	for range 5 {
-		if err = s.cancelJob(ctx, id, by); !isConflict(err) {
-			return err
-		}
-	}
-	return err
-}
-
-func (s *Store) cancelJob(ctx context.Context, id int64, by string) error {
-	var state string
-	err := s.change(ctx, "cancel a job", func(ctx context.Context, l survey) error {
-		by = l.row.storable(by)
-		err := l.tx.QueryRow(ctx, `SELECT state FROM outbox.job WHERE id = $1::bigint AND source = $2::text::uuid FOR UPDATE`, id, l.row.id.String()).Scan(&state)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return operate.Refuse(operate.CodeNotFound, "there is no job %d; outbox jobs list shows them", id)
-		}
-		if err != nil {
-			return err
-		}
-		if _, err := l.tx.Exec(ctx, `
-UPDATE outbox.job SET state = 'cancelled', note = $2, ended_at = clock_timestamp() WHERE id = $1::bigint AND state = 'running'`, id, "cancelled by "+by); err != nil {
-			return err
-		}
-		_, err = l.tx.Exec(ctx, `
-UPDATE outbox.request SET done_at = clock_timestamp(), outcome = 'cancelled', error = $2 WHERE job = $1::bigint AND done_at IS NULL`, id, "cancelled by "+by)
-		return err
-	})
-	if err == nil && state != "running" {
-		return operate.Refuse(operate.CodeConflict, "job %d is %s already", id, state)
-	}
-	return err
 }

@@ -276,12 +276,12 @@ func findsNothing(b operate.Bulk) bool {
 // askPage is how many rows are looked at for a batch of requests.
 const askPage = 5_000
 
-// AskMatching implements [operate.Matches]. A job that is cancelled gets no more requests.
+// AskMatching implements [operate.Matches]. A job that is over gets no more requests.
 func (s *Store) AskMatching(ctx context.Context, job int64, bulk operate.Bulk, by string, at operate.Cursor, limit int) (operate.Asked, error) {
 	asked := operate.Asked{Next: at}
 	err := s.change(ctx, "write requests", func(ctx context.Context, l survey) error {
 		var running bool
-		if err := l.tx.QueryRow(ctx, `SELECT state = 'running' FROM outbox.job WHERE id = $1::bigint FOR SHARE`, job).Scan(&running); err != nil || !running {
+		if err := l.tx.QueryRow(ctx, `SELECT `+jobGoesOn+` FROM outbox.job j WHERE id = $1::bigint FOR SHARE`, job).Scan(&running); err != nil || !running {
 			return err
 		}
 		if bulk.Only != nil {

@@ -40,7 +40,8 @@ func cutPage[T any](h *history, found []T, limit int, id func(T) int64) (page []
 	return found, cursor{h.fingerprint, map[string]*position{historyStream: {ID: id(found[limit-1])}}}.String()
 }
 
-// Audit implements [operate.Lookups], over the index audit_source. What a command has left open is completed by the request that the row names.
+// Audit implements [operate.Lookups], over the index audit_source. What a command has left open is completed by the request that the row names, or by the
+// job's end.
 func (s *Store) Audit(ctx context.Context, limit time.Duration, q operate.AuditQuery) (operate.AuditPage, error) {
 	return see(ctx, s, limit, "list the audit", func(ctx context.Context, l survey) (operate.AuditPage, error) {
 		h, err := l.history(q.After, "audit", q.Actor, q.Verb, q.Job, q.MaxAge)
@@ -54,10 +55,11 @@ func (s *Store) Audit(ctx context.Context, limit time.Duration, q operate.AuditQ
 		h.list = append(h.list, h.ages("at", 0, q.MaxAge)...)
 		rows, err := l.tx.Query(ctx, fmt.Sprintf(`
 SELECT a.id, a.at, a.actor, a.verb, a.filter::text, a.reason, coalesce(a.job, 0),
-    CASE WHEN a.ended_at IS NULL AND r.done_at IS NOT NULL THEN (r.error IS NULL)::integer ELSE a.affected END,
-    coalesce(a.outcome, r.error, r.outcome, 'request ' || r.id || ' is open, and may still be carried out', ''), coalesce(a.ended_at, r.done_at)
+    CASE WHEN a.ended_at IS NULL AND r.done_at IS NOT NULL THEN (r.error IS NULL)::integer ELSE coalesce(a.affected, j.done) END,
+    coalesce(a.outcome, r.error, r.outcome, 'request ' || r.id || ' is open, and may still be carried out', j.note, ''), coalesce(a.ended_at, r.done_at, j.over)
 FROM (SELECT * FROM outbox.audit WHERE %s ORDER BY id DESC LIMIT %d) a
 LEFT JOIN outbox.request r ON a.ended_at IS NULL AND r.id = (a.filter->>'request')::bigint AND r.source = a.source
+LEFT JOIN LATERAL (`+endOfJob+`) j ON true
 ORDER BY a.id DESC`, strings.Join(h.list, " AND "), q.Limit+1), h.args...)
 		if err != nil {
 			return operate.AuditPage{}, err
@@ -77,7 +79,11 @@ func scanAudit(row pgx.CollectableRow) (e operate.AuditEntry, err error) {
 	return e, err
 }
 
-// Jobs implements [operate.Lookups].
+// endOfJob is how the job of an audit row a ended that its command has not completed: no row while it goes on.
+var endOfJob = `SELECT c.done, CASE WHEN j.state = 'running' THEN ` + noteOfLost + ` ELSE j.note END AS note, coalesce(j.ended_at, j.seen_at) AS over
+    FROM outbox.job j CROSS JOIN LATERAL ` + countsOfJob(jobLost) + ` c WHERE a.ended_at IS NULL AND j.id = a.job AND NOT ` + jobGoesOn
+
+// Jobs implements [operate.Lookups]. One that nobody runs any more is shown as it will be once somebody closes it.
 func (s *Store) Jobs(ctx context.Context, limit time.Duration, q operate.JobQuery) (operate.JobPage, error) {
 	return see(ctx, s, limit, "list jobs", func(ctx context.Context, l survey) (operate.JobPage, error) {
 		h, err := l.history(q.After, "jobs", q.State, q.Verb, q.Actor)
@@ -85,12 +91,14 @@ func (s *Store) Jobs(ctx context.Context, limit time.Duration, q operate.JobQuer
 			return operate.JobPage{}, err
 		}
 		if q.State != "" {
-			h.list = append(h.list, h.equal("state", &q.State)...)
+			h.list = append(h.list, h.equal("CASE WHEN "+jobLost+" THEN 'failed' ELSE j.state END", &q.State)...)
 		}
 		h.list = append(append(h.list, h.equal("verb", q.Verb)...), h.equal("actor", q.Actor)...)
 		rows, err := l.tx.Query(ctx, fmt.Sprintf(`
-SELECT id, verb, filter::text, actor, reason, total, done, failed, state, note, started_at, seen_at, ended_at
-FROM outbox.job WHERE %s ORDER BY id DESC LIMIT %d`, strings.Join(h.list, " AND "), q.Limit+1), h.args...)
+SELECT j.id, j.verb, j.filter::text, j.actor, j.reason, j.total, c.done, c.failed, CASE WHEN j.lost THEN 'failed' ELSE j.state END,
+    CASE WHEN j.lost THEN `+noteOfLost+` ELSE j.note END, j.started_at, j.seen_at, j.ended_at
+FROM (SELECT j.*, `+jobLost+` AS lost FROM outbox.job j WHERE %s ORDER BY j.id DESC LIMIT %d) j
+CROSS JOIN LATERAL `+countsOfJob("j.lost")+` c ORDER BY j.id DESC`, strings.Join(h.list, " AND "), q.Limit+1), h.args...)
 		if err != nil {
 			return operate.JobPage{}, err
 		}

@@ -88,8 +88,9 @@ func requestTarget(source uuid.UUID, age func() time.Duration) pruneTarget {
 	return stateTarget("requests", "outbox.request", source, age, "t.done_at")
 }
 
+// jobTarget are the jobs that have ended, and those that nobody has run in all that time.
 func jobTarget(source uuid.UUID, age func() time.Duration) pruneTarget {
-	return stateTarget("jobs", "outbox.job", source, age, "t.ended_at", "t.state <> 'running'")
+	return stateTarget("jobs", "outbox.job", source, age, "coalesce(t.ended_at, t.seen_at)", "NOT "+strings.ReplaceAll(jobGoesOn, "j.", "t."))
 }
 
 // within is the condition for a range of ids.

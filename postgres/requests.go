@@ -35,6 +35,8 @@ const (
 	OutcomeAlready = "already done"
 	// OutcomeNotFound: there is no such event, or the key is not parked.
 	OutcomeNotFound = "not found"
+	// OutcomeCancelled: its job was cancelled, or nobody runs it any more.
+	OutcomeCancelled = "cancelled"
 	// OutcomeWithdrawn: whoever asked has taken it back before it was carried out.
 	OutcomeWithdrawn = "withdrawn"
 )

@@ -74,14 +74,16 @@ func (q *requests) carryOut(ctx context.Context, rs []request, full bool, hold g
 		if err := hold(ctx, tx, rs); err != nil {
 			return err
 		}
-		rs, err := lockRequests(ctx, tx, rs)
-		if err != nil || len(rs) == 0 {
+		rs, over, err := lockRequests(ctx, tx, rs)
+		if err != nil || len(rs)+len(over) == 0 {
 			return err
 		}
 		replies, err := b.all(ctx, rs)
 		if err != nil {
 			return err
 		}
+		// Nobody waits for what a job has left, and it must surprise nobody later.
+		rs, replies = append(rs, over...), append(replies, alike(over, reply{outcome: OutcomeCancelled, problem: jobIsOver})...)
 		done = carried(rs, replies)
 		return closeRequests(ctx, tx, rs, replies)
 	})
@@ -96,20 +98,34 @@ func (q *requests) carryOut(ctx context.Context, rs []request, full bool, hold g
 	return done, nil
 }
 
-// lockRequests returns those that are still open: whoever held the lane before may have done some, or a job was cancelled.
-func lockRequests(ctx context.Context, tx pgx.Tx, rs []request) ([]request, error) {
-	rows, err := tx.Query(ctx, `SELECT id FROM outbox.request WHERE id = ANY ($1::bigint[]) AND done_at IS NULL ORDER BY id FOR UPDATE SKIP LOCKED`, requestIDs(rs))
+// lockRequests returns those that are still open: whoever held the lane before may have done some, or a job was cancelled. over are those of jobs that have ended without
+// closing them, or that nobody runs any more.
+func lockRequests(ctx context.Context, tx pgx.Tx, rs []request) (open, over []request, err error) {
+	rows, err := tx.Query(ctx, `
+SELECT r.id, r.job IS NULL OR coalesce(`+jobGoesOn+`, false) FROM outbox.request r LEFT JOIN outbox.job j ON j.id = r.job
+WHERE r.id = ANY ($1::bigint[]) AND r.done_at IS NULL ORDER BY r.id FOR UPDATE OF r SKIP LOCKED`, requestIDs(rs))
 	if err != nil {
-		return nil, fmt.Errorf("lock the requests: %w", err)
+		return nil, nil, fmt.Errorf("lock the requests: %w", err)
 	}
-	open, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	goesOn := make(map[int64]bool, len(rs))
+	var id int64
+	var on bool
+	_, err = pgx.ForEachRow(rows, []any{&id, &on}, func() error {
+		goesOn[id] = on
+		return nil
+	})
 	if err != nil {
-		return nil, fmt.Errorf("lock the requests: %w", err)
+		return nil, nil, fmt.Errorf("lock the requests: %w", err)
 	}
-	return slices.DeleteFunc(slices.Clone(rs), func(r request) bool {
-		_, still := slices.BinarySearch(open, r.id)
-		return !still
-	}), nil
+	for _, r := range rs {
+		switch on, locked := goesOn[r.id]; {
+		case locked && on:
+			open = append(open, r)
+		case locked:
+			over = append(over, r)
+		}
+	}
+	return open, over, nil
 }
 
 func requestIDs(rs []request) []int64 {
