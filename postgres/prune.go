@@ -183,6 +183,8 @@ func (p *pruning) over(ctx context.Context, w *pruneWalk, count *int64) error {
 			p.pause(ctx, time.Duration(float64(r.took)*p.rest))
 		}
 	}
+	p.total.Skipped -= w.gone(ctx)
+	p.report(p.total)
 	return nil
 }
 

@@ -18,6 +18,8 @@ const (
 	pruneTook = 500 * time.Millisecond
 	// pruneStuck is how many single ids in a row may refuse before the walk is given up.
 	pruneStuck = 50
+	// pruneBehind is how many ranges are looked at again in the end.
+	pruneBehind = 1_000
 )
 
 // pruneSettings go ahead of the statements of a page, for its transaction only. A limit that somebody has set for statements stays.
@@ -36,13 +38,19 @@ type pruneWalk struct {
 	// refused counts single ids in a row that could not be deleted.
 	refused int
 
+	// behind are ranges where something was left.
+	behind []pruneRange
+
 	now func() time.Time
 }
+
+// pruneRange are the ids behind after up to last, of which some were left.
+type pruneRange struct{ after, last, skipped int64 }
 
 // prunePageResult is what became of a page.
 type prunePageResult struct {
 	rows, doomed, young, deleted int64
-	// skipped were doomed and are still there.
+	// skipped were doomed and are still there: somebody has them locked, or keeps them from going. Another prune may delete them later.
 	skipped int64
 	// oldest is the age of the oldest that was doomed, of a page that has any.
 	oldest time.Duration
@@ -135,16 +143,51 @@ func (w *pruneWalk) take(ctx context.Context, last int64) (r prunePageResult, re
 		}
 		sql, args = w.target.deleteSQL(w.after, reached)
 		tag, err := tx.Exec(ctx, sql, args...)
-		r.deleted = tag.RowsAffected()
+		if r.deleted = tag.RowsAffected(); err != nil || r.deleted >= r.doomed {
+			return err
+		}
+		r.skipped, err = w.left(ctx, tx, w.after, reached)
 		return err
 	})
 	if err != nil {
 		return prunePageResult{}, 0, err
 	}
-	if !w.keeping {
-		r.skipped = max(0, r.doomed-r.deleted)
+	if r.skipped > 0 {
+		w.remember(pruneRange{w.after, reached, r.skipped})
 	}
 	return r, reached, nil
+}
+
+// left counts what is doomed and still there in a range of which a page has been deleted.
+func (w *pruneWalk) left(ctx context.Context, tx pgx.Tx, after, last int64) (n int64, err error) {
+	var rows, end, young, oldest int64
+	sql, args := w.target.lookSQL(after, last, prunePage)
+	err = tx.QueryRow(ctx, sql, args...).Scan(&rows, &end, &n, &young, &oldest)
+	return n, err
+}
+
+// remember keeps the ranges where something was left; past some hundreds they are not kept, and what was left there stays counted.
+func (w *pruneWalk) remember(r pruneRange) {
+	if len(w.behind) < pruneBehind {
+		w.behind = append(w.behind, r)
+	}
+}
+
+// gone looks again at the ranges where something was left, and tells how much of it is not there any more: another prune had it locked, and has deleted it.
+func (w *pruneWalk) gone(ctx context.Context) (n int64) {
+	for _, r := range w.behind {
+		err := w.inTx(ctx, func(ctx context.Context, tx pgx.Tx) error {
+			still, err := w.left(ctx, tx, r.after, r.last)
+			n += max(0, r.skipped-still)
+			return err
+		})
+		if err != nil {
+			// It is a count for people: what cannot be looked at stays counted.
+			break
+		}
+	}
+	w.behind = nil
+	return n
 }
 
 // adapt moves on, and makes the next range longer where there is little in it, shorter where it takes long.
@@ -173,6 +216,7 @@ func (w *pruneWalk) shrink() {
 // pass leaves one id behind that could not be deleted.
 func (w *pruneWalk) pass(err error) (prunePageResult, error) {
 	w.after++
+	w.remember(pruneRange{w.after - 1, w.after, 1})
 	if w.refused++; w.refused >= pruneStuck {
 		w.refused = 0
 		return prunePageResult{skipped: 1}, fmt.Errorf("prune %s: %d single ids in a row up to id %d were refused, the last because: %w", w.target.what, pruneStuck, w.after, err)
