@@ -192,6 +192,13 @@ func (s *Service) plan(ctx context.Context, b Bulk, progress func(Progress)) (Bu
 		return b, Plan{}, err
 	}
 	p.Notes = append(append(p.Notes, b.notes()...), letterNotes(b.Only...)...)
+	if b.Verb == VerbReplay {
+		notes, err := s.replayable(ctx, p)
+		if err != nil {
+			return b, Plan{}, err
+		}
+		p.Notes = append(p.Notes, notes...)
+	}
 	return b, p, nil
 }
 

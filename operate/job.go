@@ -73,7 +73,7 @@ type Report struct {
 
 // job is one that runs.
 type job struct {
-	store    Changes
+	store    Store
 	id       int64
 	report   Report
 	reasons  map[string]int64

@@ -48,6 +48,8 @@ func (c *crowd) EndAudit(ctx context.Context, _, affected, job int64, outcome st
 
 func (c *crowd) StartJob(context.Context, JobStart) (int64, error) { return 7, nil }
 
+func (c *crowd) Pauses(context.Context, time.Duration) ([]Pause, error) { return nil, nil }
+
 func (c *crowd) SeeJob(context.Context, int64) error {
 	c.seen.Add(1)
 	return nil

@@ -1,6 +1,7 @@
 package operate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -26,7 +27,8 @@ const (
 )
 
 // Replay publishes settled events again, under their ids, in the order of their ids, marked by the header x-outbox-replay with the id of the job. It
-// runs in the caller's process, as a job. rate is in events a second; 0 is [DefaultReplayRate]. Unpublished events are never touched.
+// runs in the caller's process, as a job. What is paused is not published again either: a paused source or topic refuses or ends it, with [CodeConflict], and events of paused keys
+// fail. rate is in events a second; 0 is [DefaultReplayRate]. Unpublished events are never touched.
 func (s *Service) Replay(ctx context.Context, a Actor, b Bulk, rate int, c Confirmed, p Publisher, progress func(Progress)) (Report, error) {
 	if b.Verb != VerbReplay {
 		return Report{}, Refuse(CodeInvalid, "%s is no replay", b.Verb)
@@ -55,6 +57,9 @@ type replaying struct {
 	began     time.Time
 	// sent counts for the rate; last is the id up to which everything was tried.
 	sent, last int64
+	// pauses are what was paused when it was last looked at.
+	pauses []Pause
+	looked time.Time
 }
 
 // pageOf is how many are published at once: a tenth of a second's, so that a cancelled job stops soon and little is in memory.
@@ -90,7 +95,8 @@ func (r *replaying) run(ctx context.Context) error {
 }
 
 func (r *replaying) publish(ctx context.Context, events []Settled) error {
-	errs, lost := r.publisher.Republish(ctx, events, strconv.FormatInt(r.id, 10))
+	free, tried, stop := r.unpaused(ctx, events)
+	errs, lost := r.publisher.Republish(ctx, free, strconv.FormatInt(r.id, 10))
 	for _, err := range errs {
 		if err != nil {
 			r.failed(err.Error(), 1)
@@ -98,16 +104,19 @@ func (r *replaying) publish(ctx context.Context, events []Settled) error {
 			r.report.Done++
 		}
 	}
-	r.sent += int64(len(events))
+	r.sent += int64(tried)
+	if err := cmp.Or(lost, stop); err != nil && ctx.Err() != nil {
+		r.cancelled = true
+		return nil
+	}
 	if lost != nil {
-		if ctx.Err() != nil {
-			r.cancelled = true
-			return nil
-		}
 		return fmt.Errorf("%w; %s", lost, r.howToGoOn())
 	}
-	if n := len(events); n > 0 {
-		r.last = events[n-1].ID
+	if tried > 0 {
+		r.last = events[tried-1].ID
+	}
+	if stop != nil {
+		return fmt.Errorf("%w; %s", stop, r.howToGoOn())
 	}
 	detached, cancel := detached(ctx)
 	defer cancel()

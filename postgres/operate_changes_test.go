@@ -366,6 +366,81 @@ func (a *again) Republish(_ context.Context, events []operate.Settled, mark stri
 	return errs, nil
 }
 
+// replayed gives twelve settled events, two of each key of two topics.
+func replayed(t *testing.T) (*pgxpool.Pool, *operate.Service, operate.Bulk) {
+	t.Helper()
+	db := newDatabase(t)
+	incident(t, db, "shop.a", 3)
+	incident(t, db, "shop.b", 3)
+	exec(t, db, `DELETE FROM outbox.parked_key`)
+	exec(t, db, `UPDATE outbox_event SET published_at = now()`)
+	return db, newService(t, db), operate.Bulk{Verb: operate.VerbReplay, Events: &operate.EventFilter{}, Reason: "x"}
+}
+
+func pauseIt(t *testing.T, s *operate.Service, what operate.Scope) {
+	t.Helper()
+	if _, err := s.Pause(t.Context(), ann, what, "an incident"); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestAReplayOfWhatIsPausedIsRefused(t *testing.T) {
+	t.Parallel()
+	_, s, all := replayed(t)
+	pauseIt(t, s, operate.Scope{Kind: operate.ScopeTopic, Topic: "shop.b"})
+	p := &again{}
+	_, err := s.Replay(t.Context(), ann, all, 0, operate.Confirmed{Any: true}, p, nil)
+	same(t, "code", operate.CodeOf(err), operate.CodeConflict)
+	wantText(t, err, `topic "shop.b" is paused since`, "by ann (an incident)", "outbox resume")
+	_, err = s.Plan(t.Context(), ann, all, nil)
+	same(t, "code of the plan", operate.CodeOf(err), operate.CodeConflict)
+	other := operate.Bulk{Verb: operate.VerbReplay, Events: &operate.EventFilter{Topic: some("shop.a")}, Reason: "x"}
+	r, err := s.Replay(t.Context(), ann, other, 0, operate.Confirmed{Any: true}, p, nil)
+	if err != nil || r.Done != 6 || len(p.events) != 6 {
+		t.Errorf("another topic: %s, %d published, %v", counted(r), len(p.events), err)
+	}
+	pauseIt(t, s, operate.Scope{Kind: operate.ScopeSource})
+	_, err = s.Replay(t.Context(), ann, other, 0, operate.Confirmed{Any: true}, p, nil)
+	same(t, "code with the source paused", operate.CodeOf(err), operate.CodeConflict)
+	wantText(t, err, "the source is paused since")
+	same(t, "published", len(p.events), 6)
+}
+
+func TestAReplayLeavesPausedKeysOut(t *testing.T) {
+	t.Parallel()
+	_, s, all := replayed(t)
+	pauseIt(t, s, operate.Scope{Kind: operate.ScopeKey, Topic: "shop.a", PartitionKey: "key 2"})
+	plan, err := s.Plan(t.Context(), ann, all, nil)
+	if err != nil || !strings.Contains(fmt.Sprint(plan.Notes), "keys of these topics that are paused (1) are left out") {
+		t.Errorf("the plan's notes are %q, %v", plan.Notes, err)
+	}
+	p := &again{}
+	r, err := s.Replay(t.Context(), ann, all, 0, operate.Confirmed{Any: true}, p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "report", counted(r), "total 12: 10 done, 0 already, 2 failed, 0 not found, 0 untouched; done")
+	same(t, "reasons", r.Reasons, []operate.FailedFor{{Text: "its key is paused: outbox resume key, and replay it then", Count: 2}})
+	for _, e := range p.events {
+		if e.Topic == "shop.a" && e.PartitionKey == "key 2" {
+			t.Errorf("event %d of the paused key was published", e.ID)
+		}
+	}
+}
+
+// Whoever pauses a topic while it is replayed stops the replay, in front of the topic's next event.
+func TestAPauseStopsAReplayThatRuns(t *testing.T) {
+	t.Parallel()
+	_, s, all := replayed(t)
+	var once sync.Once
+	p := &again{each: func() { once.Do(func() { pauseIt(t, s, operate.Scope{Kind: operate.ScopeTopic, Topic: "shop.b"}) }) }}
+	// At this rate each event is a page, and a look at the pauses comes before each.
+	r, err := s.Replay(t.Context(), ann, all, 1, operate.Confirmed{Any: true}, p, nil)
+	same(t, "code", operate.CodeOf(err), operate.CodeConflict)
+	same(t, "report", counted(r), "total 12: 6 done, 0 already, 0 failed, 0 not found, 6 untouched; failed")
+	wantText(t, err, `topic "shop.b" is paused`, "everything up to id 6 was tried: go on with --min-id 7")
+}
+
 func TestAReplayPublishesSettledEventsAgainInTheOrderOfTheirIDs(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)

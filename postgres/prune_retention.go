@@ -218,6 +218,7 @@ func (r *Retention) events(ctx context.Context, p *pruning, e operate.PruneEvent
 	if err != nil {
 		return false, err
 	}
+	defer func() { p.total.Skipped -= w.gone(ctx) }()
 	for !w.done() {
 		if ctx.Err() != nil || r.now().Sub(began) >= r.cfg.Budget {
 			return false, ctx.Err()

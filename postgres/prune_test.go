@@ -132,6 +132,35 @@ func TestRowsThatAreLockedAreSkipped(t *testing.T) {
 	same(t, "pruned", prune(t, db, events(0, 0)), operate.Pruned{Events: 2})
 }
 
+// What another prune had locked, and has deleted by the end, was not left.
+func TestWhatAnotherPruneDeletesIsNotCountedAsLeft(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	settledRows(t, db, 100, time.Hour, "false")
+	tx, err := db.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rollback(tx)
+	if _, err := tx.Exec(t.Context(), `DELETE FROM outbox_event WHERE id IN (3, 50)`); err != nil {
+		t.Fatal(err)
+	}
+	var meanwhile int64
+	pruned, err := newOperator(t, db).Prune(t.Context(), events(0, 0), func(p operate.Pruned) {
+		if meanwhile == 0 {
+			meanwhile = p.Skipped
+			if err := tx.Commit(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "left meanwhile", meanwhile, 2)
+	same(t, "pruned", pruned, operate.Pruned{Events: 98})
+}
+
 // slowDelete makes every deleted row cost 2 ms, so that a page of thousands exceeds the limit of 200 ms that the role has (BL-114).
 func slowDelete(t *testing.T, db *pgxpool.Pool) *pgxpool.Pool {
 	t.Helper()
