@@ -53,7 +53,7 @@ WITH wanted AS MATERIALIZED (
     FOR UPDATE OF t SKIP LOCKED
 ), gone AS (
     DELETE FROM %[1]s t USING target g WHERE t.id = g.id AND (t.event_id = g.event_id) IS TRUE AND t.published_at IS NULL
-    RETURNING g.*, to_jsonb(t) AS event
+    RETURNING g.*, %[2]s AS event
 ), unparked AS (
     DELETE FROM outbox.parked_key p USING gone g
     WHERE g.stop IS NOT NULL AND p.source = $1 AND p.key_hash = g.hash AND p.id = g.id AND p.event_id = g.event_id
@@ -73,7 +73,11 @@ SELECT n, false, false FROM target UNION ALL SELECT n, true, waits OR stop IS NO
 // bury moves unpublished events to outbox.dead_event in one statement, and says of each what became of it. A key that was parked because of one of them is so no
 // longer. The transaction must keep out whoever could publish them, and run under plainPlan. No event may be given twice.
 func bury(ctx context.Context, tx pgx.Tx, row sourceRow, deaths []death) ([]burial, error) {
-	rows, err := tx.Query(ctx, fmt.Sprintf(burySQL, row.table.sql()), buryArgs(row, deaths)...)
+	columns, err := tableColumns(ctx, tx, row.table)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := tx.Query(ctx, fmt.Sprintf(burySQL, row.table.sql(), wholeRow(columns)), buryArgs(row, deaths)...)
 	if err != nil {
 		return nil, fmt.Errorf("move events to outbox.dead_event: %w", err)
 	}

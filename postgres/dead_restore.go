@@ -16,20 +16,21 @@ import (
 // column is one of the outbox table's.
 type column struct {
 	name string
-	// generated ones are computed and cannot be written; required ones are NOT NULL without a default; json ones hold JSON, in which a null is a value.
-	generated, required, notNull, json bool
+	// generated ones are computed and cannot be written; required ones are NOT NULL without a default; json ones hold JSON, in which a null is a value,
+	// and text ones hold it as it was written.
+	generated, required, notNull, json, text bool
 }
 
 // tableColumns reads them anew for each batch: the table is the services', and may be changed at any time.
 func tableColumns(ctx context.Context, tx pgx.Tx, table tableName) ([]column, error) {
 	rows, err := tx.Query(ctx, `
-SELECT attname::text, attgenerated <> '', attnotnull AND NOT atthasdef AND attidentity = '', attnotnull, atttypid IN ('json'::regtype, 'jsonb'::regtype)
+SELECT attname::text, attgenerated <> '', attnotnull AND NOT atthasdef AND attidentity = '', attnotnull, atttypid IN ('json'::regtype, 'jsonb'::regtype), atttypid = 'json'::regtype
 FROM pg_attribute WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum`, table.sql())
 	if err != nil {
 		return nil, fmt.Errorf("read the columns of %s: %w", table, err)
 	}
 	columns, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c column, err error) {
-		err = row.Scan(&c.name, &c.generated, &c.required, &c.notNull, &c.json)
+		err = row.Scan(&c.name, &c.generated, &c.required, &c.notNull, &c.json, &c.text)
 		return c, err
 	})
 	if err != nil {
@@ -84,7 +85,7 @@ func (b *batch) restore(ctx context.Context, tx pgx.Tx, rs []request) ([]reply, 
 func (b *batch) exhume(ctx context.Context, tx pgx.Tx, rs []request, replies []reply) (map[string][]remains, error) {
 	ids, eventIDs := refsOf(rs)
 	rows, err := tx.Query(ctx, fmt.Sprintf(`
-SELECT u.n, d.id, d.event_id, d.topic, d.partition_key, ARRAY(SELECT k FROM jsonb_object_keys(d.event) k ORDER BY k COLLATE "C"),
+SELECT u.n, d.id, d.event_id, d.topic, d.partition_key, ARRAY(SELECT k FROM jsonb_object_keys(d.event - '`+deadTexts+`') k ORDER BY k COLLATE "C"),
     EXISTS (SELECT FROM %s t WHERE t.id = d.id),
     coalesce((SELECT p.id FROM outbox.parked_key p WHERE p.source = $1 AND p.key_hash = u.hash), 0),
     coalesce((SELECT p.event_id FROM outbox.parked_key p WHERE p.source = $1 AND p.key_hash = u.hash), '%s'),
@@ -187,7 +188,7 @@ func (b *batch) insertion(keys []string) (names, values string) {
 			continue
 		}
 		name := pgx.Identifier{c.name}.Sanitize()
-		value := "r." + name
+		value := c.exact("back.event", "r."+name)
 		switch {
 		case c.name == "published_at":
 			value = "NULL"

@@ -55,6 +55,37 @@ func TestADeadEventComesBackAsItWas(t *testing.T) {
 	wantOutcome(t, outcome, problem, OutcomeAlready, "is in the table and published since")
 }
 
+// The bytes of json are what consumers get, so that no restore may change them; and a JSON null is not NULL.
+func TestJSONComesBackToTheByte(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	exec(t, db, `ALTER TABLE outbox_event ALTER COLUMN payload TYPE json, ADD COLUMN headers json, ADD COLUMN "it's \j" json, ADD COLUMN extra jsonb`)
+	s := openSource(t, db, Config{})
+	c := claim(t, s, owner("a"))
+	refs := insert(t, db, orders, 3)
+	exec(t, db, `UPDATE outbox_event SET payload = '{ "b": 1.50,"a": "x", "a":  null }', headers = ' null', "it's \j" = '"a  b"', extra = 'null' WHERE id = $1`, refs[0].ID)
+	exec(t, db, `UPDATE outbox_event SET payload = '"text"' WHERE id = $1`, refs[1].ID)
+	rows := func() []string {
+		return queryOne[[]string](t, db, `SELECT array(SELECT concat_ws('|', e::text, extra IS NULL, headers IS NULL) FROM outbox_event e ORDER BY id)`)
+	}
+	before := rows()
+	for _, ref := range refs[:2] {
+		askedFor(t, db, s, c, VerbDead, orders, ref)
+	}
+	same(t, "shown", queryOne[string](t, db, `SELECT event->'payload'->>'b' FROM outbox.dead_event WHERE id = $1`, refs[0].ID), "1.50")
+	for _, ref := range refs[:2] {
+		outcome, problem := askedFor(t, db, s, c, VerbRestore, orders, ref)
+		wantOutcome(t, outcome, problem, "restored")
+	}
+	same(t, "rows", rows(), before)
+	// An event that died before its texts were kept comes back, too.
+	askedFor(t, db, s, c, VerbDead, orders, refs[0])
+	exec(t, db, `UPDATE outbox.dead_event SET event = event - 'outbox:texts'`)
+	outcome, problem := askedFor(t, db, s, c, VerbRestore, orders, refs[0])
+	wantOutcome(t, outcome, problem, "restored")
+	same(t, "an old one", queryOne[string](t, db, `SELECT payload::jsonb->>'b' FROM outbox_event WHERE id = $1`, refs[0].ID), "1.50")
+}
+
 // A JSON null is a value where the column cannot be NULL.
 func TestAPayloadOfNullComesBack(t *testing.T) {
 	t.Parallel()

@@ -135,7 +135,8 @@ func (l survey) addDead(ctx context.Context, d *operate.EventDetail) error {
 	var payload, headers, topic *string
 	var letter operate.Letter
 	err := l.tx.QueryRow(ctx, `
-SELECT (event->'payload')::text, nullif(event->'headers', 'null')::text, died_by, letter_topic, coalesce(letter_partition, 0), letter_offset
+SELECT coalesce(event->'`+deadTexts+`'->>'payload', (event->'payload')::text), coalesce(event->'`+deadTexts+`'->>'headers', nullif(event->'headers', 'null')::text), died_by,
+    letter_topic, coalesce(letter_partition, 0), letter_offset
 FROM outbox.dead_event WHERE source = $1::uuid AND id = $2::bigint AND event_id = $3::text::uuid`,
 		l.row.id.String(), d.ID, d.EventID.String()).Scan(&payload, &headers, &d.DiedBy, &topic, &letter.Partition, &letter.Offset)
 	if err != nil {
@@ -147,7 +148,7 @@ FROM outbox.dead_event WHERE source = $1::uuid AND id = $2::bigint AND event_id 
 		d.Notes = append(d.Notes, "it was sent to the dead-letter topic "+letter.String())
 	}
 	rows, err := l.tx.Query(ctx, `
-SELECT key, left(value, `+fmt.Sprint(maxColumn)+`) FROM outbox.dead_event, jsonb_each_text(event)
+SELECT key, left(value, `+fmt.Sprint(maxColumn)+`) FROM outbox.dead_event, jsonb_each_text(event - '`+deadTexts+`')
 WHERE source = $1::uuid AND id = $2::bigint AND event_id = $3::text::uuid AND key <> ALL ($4::text[]) ORDER BY key`, l.row.id.String(), d.ID, d.EventID.String(), contract)
 	if err != nil {
 		return fmt.Errorf("read the dead event's other columns: %w", err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -29,6 +30,8 @@ type Operator struct {
 	pool  *pgxpool.Pool
 	table tableName
 	every time.Duration
+	// size is how many requests the last batch took that it carried out itself; 0 before the first. What was too much once is not tried again and again.
+	size atomic.Int64
 }
 
 // NewOperator returns the operators' side of the table in cfg; nothing else of cfg is used. It connects to nothing yet.
@@ -215,6 +218,10 @@ SELECT EXISTS (SELECT FROM outbox.lane WHERE source = $1 AND expires_at > clock_
 		return err
 	}
 	q := newRequests(o.db, row)
+	if size := o.size.Load(); size > 0 {
+		q.size = int(size)
+	}
+	defer func() { o.size.Store(int64(q.size)) }()
 	if competing {
 		return repeat(ctx, q.withoutLanes)
 	}
