@@ -107,7 +107,7 @@ func TestInAnyEncodingAParkedKeyWaitsAndGoesOn(t *testing.T) {
 			for _, e := range handedOut(t, s, allLanes) {
 				p := parked(e.Key(), e.Ref())
 				p.Reason += " … жé\xff"
-				if err := s.Park(t.Context(), mine, p); err != nil {
+				if err := parkOne(t.Context(), s, mine, p); err != nil {
 					t.Fatalf("park %q: %v", e.PartitionKey, err)
 				}
 			}

@@ -79,8 +79,7 @@ func (f *failures) Retry(ctx context.Context, claim relay.Claim, e relay.FailedE
 		if err := holdLane(ctx, tx, f.row.id, claim, relay.Lane(e.PartitionKey, f.row.lanes)); err != nil {
 			return err
 		}
-		us := wait.Microseconds()
-		return f.record(ctx, tx, e, &us)
+		return f.record(ctx, tx, e, wait.Microseconds())
 	})
 	if err != nil {
 		return fmt.Errorf("write down a failed event of topic %s of %s: %w", e.Topic, f.row.table, err)
@@ -88,24 +87,36 @@ func (f *failures) Retry(ctx context.Context, claim relay.Claim, e relay.FailedE
 	return nil
 }
 
-// record writes down a failed attempt; wait, in microseconds, is nil when there will be no other. A crash loop is told by its crashes, which are counted already; they begin
-// anew, for an operator who tries once more.
-func (f *failures) record(ctx context.Context, tx pgx.Tx, e relay.FailedEvent, wait *int64) error {
+// record writes down a failed attempt, after which another one is made when wait, in microseconds, is over.
+func (f *failures) record(ctx context.Context, tx pgx.Tx, e relay.FailedEvent, wait int64) error {
 	_, err := tx.Exec(ctx, `
 INSERT INTO outbox.failure AS f (source, id, event_id, topic, partition_key, lane, attempts, first_error, last_error, next_attempt_at)
-VALUES ($1, $2, $3, $4, $5, $6, 1, $7, $7, clock_timestamp() + $8::bigint * interval '1 microsecond')
-ON CONFLICT (source, id, event_id) DO UPDATE SET
-    attempts = CASE WHEN $9::boolean THEN f.attempts ELSE f.attempts + 1 END,
-    crashes = CASE WHEN $9::boolean THEN 0 ELSE f.crashes END,
-    first_error = CASE WHEN f.attempts > f.crashes THEN coalesce(f.first_error, excluded.first_error) ELSE excluded.first_error END,
-    last_error = excluded.last_error, last_at = clock_timestamp(), next_attempt_at = excluded.next_attempt_at`,
-		f.row.id, e.Event.ID, e.Event.EventID, e.Topic, e.PartitionKey, relay.Lane(e.PartitionKey, f.row.lanes),
-		f.row.storable(e.Code+": "+e.Reason), wait, e.Code == relay.CodeCrashLoop)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, clock_timestamp() + $9::bigint * interval '1 microsecond')`+onRecord,
+		f.row.id, e.Event.ID, e.Event.EventID, e.Topic, e.PartitionKey, relay.Lane(e.PartitionKey, f.row.lanes), attemptsOf(e.Code), f.row.errorOf(e.Code, e.Reason), wait)
 	if err != nil {
 		return fmt.Errorf("write down the attempt: %w", err)
 	}
 	return nil
 }
+
+// onRecord adds to a record of outbox.failure AS f what an attempt's row says. One of no attempts is of a crash loop: it is told by its crashes, which are counted already;
+// they begin anew, for an operator who tries once more.
+const onRecord = `
+ON CONFLICT (source, id, event_id) DO UPDATE SET
+    attempts = f.attempts + excluded.attempts, crashes = CASE WHEN excluded.attempts = 0 THEN 0 ELSE f.crashes END,
+    first_error = CASE WHEN f.attempts > f.crashes THEN coalesce(f.first_error, excluded.first_error) ELSE excluded.first_error END,
+    last_error = excluded.last_error, last_at = clock_timestamp(), next_attempt_at = excluded.next_attempt_at`
+
+// attemptsOf is how many attempts a failure of the code adds to the record; see onRecord.
+func attemptsOf(code string) int32 {
+	if code == relay.CodeCrashLoop {
+		return 0
+	}
+	return 1
+}
+
+// errorOf is how a failure is kept in outbox.failure.
+func (r sourceRow) errorOf(code, reason string) string { return r.storable(code + ": " + reason) }
 
 // beginError is the error of an event whose relay has not come back.
 const beginError = "the relay ended while this event was being published"

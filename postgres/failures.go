@@ -46,34 +46,6 @@ func scanParked(row pgx.CollectableRow) (relay.ParkedKey, error) {
 	return p, err
 }
 
-// Park implements [relay.Failures]. An event that is no longer unpublished parks nothing: somebody has settled or removed it meanwhile.
-// Parking a key again for the same event keeps the time of the first.
-func (f *failures) Park(ctx context.Context, claim relay.Claim, p relay.ParkedKey) error {
-	lane := relay.Lane(p.PartitionKey, f.row.lanes)
-	err := inTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) error {
-		if err := holdLane(ctx, tx, f.row.id, claim, lane); err != nil {
-			return err
-		}
-		tag, err := tx.Exec(ctx, fmt.Sprintf(`
-INSERT INTO outbox.parked_key AS k (source, topic, key_hash, partition_key, lane, id, event_id, event_type, code, reason)
-SELECT $1, $2, $3, $4, $5, t.id, t.event_id, $8, $9, $10 FROM %s t
-WHERE t.id = $6 AND t.event_id = $7 AND t.published_at IS NULL
-ON CONFLICT (source, key_hash) DO UPDATE SET
-    id = excluded.id, event_id = excluded.event_id, event_type = excluded.event_type, code = excluded.code, reason = excluded.reason,
-    parked_at = CASE WHEN k.event_id = excluded.event_id THEN k.parked_at ELSE excluded.parked_at END`, f.row.table.sql()),
-			f.row.id, p.Topic, keyHash(p.Key), p.PartitionKey, lane,
-			p.Event.ID, p.Event.EventID, p.EventType, p.Code, f.row.storable(p.Reason))
-		if err != nil || tag.RowsAffected() == 0 {
-			return err
-		}
-		return f.record(ctx, tx, relay.FailedEvent{Key: p.Key, Event: p.Event, EventType: p.EventType, Code: p.Code, Reason: p.Reason}, nil)
-	})
-	if err != nil {
-		return fmt.Errorf("park a key of topic %s of %s: %w", p.Topic, f.row.table, err)
-	}
-	return nil
-}
-
 // maxTopic is how much of a text is kept where it is part of an index entry.
 const maxTopic = 1000
 

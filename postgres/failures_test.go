@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -13,10 +14,16 @@ import (
 	"github.com/outbox-relay/outbox/relay"
 )
 
+// parkOne stops a key.
+func parkOne(ctx context.Context, s *Source, c relay.Claim, p relay.ParkedKey) error {
+	_, err := s.Park(ctx, c, []relay.ParkedKey{p})
+	return err
+}
+
 // park stops a key, which must succeed.
 func park(t *testing.T, s *Source, c relay.Claim, p relay.ParkedKey) {
 	t.Helper()
-	if err := s.Park(t.Context(), c, p); err != nil {
+	if err := parkOne(t.Context(), s, c, p); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -101,7 +108,7 @@ func TestAZombieCannotDecide(t *testing.T) {
 	old := claim(t, a, owner("a"))
 	expire(t, db)
 	current := claim(t, b, owner("b"))
-	if err := a.Park(t.Context(), old, parked(orders, refs[0])); !errors.Is(err, relay.ErrLeaseLost) {
+	if err := parkOne(t.Context(), a, old, parked(orders, refs[0])); !errors.Is(err, relay.ErrLeaseLost) {
 		t.Errorf("Park of the old owner = %v, want ErrLeaseLost", err)
 	}
 	same(t, "parked keys", parkedKeys(t, b), nil)
@@ -125,7 +132,7 @@ func TestAClaimWithoutTheKeysLaneCannotPark(t *testing.T) {
 	mine := relay.Lane(orders.PartitionKey, 8)
 	other := (mine + 1) % 8
 	c.Lanes, c.Epochs = []int32{other}, []int64{1}
-	err := s.Park(t.Context(), c, parked(orders, insert(t, db, orders, 1)[0]))
+	err := parkOne(t.Context(), s, c, parked(orders, insert(t, db, orders, 1)[0]))
 	if !errors.Is(err, relay.ErrLeaseLost) {
 		t.Errorf("Park = %v, want ErrLeaseLost", err)
 	}
@@ -145,7 +152,7 @@ func TestAnExpiredLeaseDecidesUntilSomebodyTakesIt(t *testing.T) {
 	claim(t, b, owner("b"))
 	exec(t, db, `DELETE FROM outbox.parked_key`)
 	settle(t, b, refs[:1])
-	if err := a.Park(t.Context(), old, parked(orders, refs[1])); !errors.Is(err, relay.ErrLeaseLost) {
+	if err := parkOne(t.Context(), a, old, parked(orders, refs[1])); !errors.Is(err, relay.ErrLeaseLost) {
 		t.Errorf("Park after the lanes were taken = %v, want ErrLeaseLost", err)
 	}
 	same(t, "parked keys", parkedKeys(t, b), nil)
@@ -162,7 +169,7 @@ func TestAnOwnersEarlierEpochDecidesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	claim(t, s, old.Owner)
-	if err := s.Park(t.Context(), old, parked(orders, ref)); !errors.Is(err, relay.ErrLeaseLost) {
+	if err := parkOne(t.Context(), s, old, parked(orders, ref)); !errors.Is(err, relay.ErrLeaseLost) {
 		t.Errorf("Park in an earlier epoch = %v, want ErrLeaseLost", err)
 	}
 }
@@ -174,7 +181,7 @@ func TestAnotherOwnerOfTheSameEpochDecidesNothing(t *testing.T) {
 	ref := insert(t, db, orders, 1)[0]
 	c := claim(t, s, owner("a"))
 	exec(t, db, `UPDATE outbox.lane SET owner = gen_random_uuid()`)
-	if err := s.Park(t.Context(), c, parked(orders, ref)); !errors.Is(err, relay.ErrLeaseLost) {
+	if err := parkOne(t.Context(), s, c, parked(orders, ref)); !errors.Is(err, relay.ErrLeaseLost) {
 		t.Errorf("Park of lanes that were restored for another owner = %v, want ErrLeaseLost", err)
 	}
 	same(t, "parked keys", parkedKeys(t, s), nil)

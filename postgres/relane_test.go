@@ -137,7 +137,7 @@ func TestTheNumberOfLanesIsNotChangedWhileARelayIsAlive(t *testing.T) {
 	if err := s.Renew(t.Context(), working, ttl); !errors.Is(err, relay.ErrLeaseLost) {
 		t.Errorf("Renew of a relay that woke up afterwards = %v, want ErrLeaseLost", err)
 	}
-	if err := s.Park(t.Context(), working, parked(orders, insert(t, db, orders, 1)[0])); !errors.Is(err, relay.ErrLeaseLost) {
+	if err := parkOne(t.Context(), s, working, parked(orders, insert(t, db, orders, 1)[0])); !errors.Is(err, relay.ErrLeaseLost) {
 		t.Errorf("Park of a relay that woke up afterwards = %v, want ErrLeaseLost", err)
 	}
 }

@@ -77,7 +77,11 @@ func newRequests(db runner, row sourceRow) *requests {
 // is no error of the call.
 func (q *requests) Requests(ctx context.Context, claim relay.Claim, ready func([]relay.Key) []relay.Key) (relay.Carried, error) {
 	return q.next(ctx, claim.Lanes, ready, func(ctx context.Context, tx pgx.Tx, batch []request) error {
-		return holdLanes(ctx, tx, q.row, claim, batch)
+		keys := make([]relay.Key, len(batch))
+		for i, r := range batch {
+			keys[i] = r.key
+		}
+		return holdLanes(ctx, tx, q.row, claim, keys)
 	})
 }
 

@@ -250,11 +250,11 @@ func (b *batch) explain(verb string, err error) string {
 	return err.Error()
 }
 
-// holdLanes locks the lanes of the batch in a transaction that decides something, and refuses when the claim does not hold one of them any more; see holdLane.
-func holdLanes(ctx context.Context, tx pgx.Tx, row sourceRow, claim relay.Claim, rs []request) error {
+// holdLanes locks the lanes of the keys in a transaction that decides something, and refuses when the claim does not hold one of them any more; see holdLane.
+func holdLanes(ctx context.Context, tx pgx.Tx, row sourceRow, claim relay.Claim, keys []relay.Key) error {
 	need := newLaneSet(row.lanes, nil)
-	for _, r := range rs {
-		need.add([]int32{relay.Lane(r.key.PartitionKey, row.lanes)})
+	for _, key := range keys {
+		need.add([]int32{relay.Lane(key.PartitionKey, row.lanes)})
 	}
 	var lanes []int32
 	var epochs []int64

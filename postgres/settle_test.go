@@ -153,7 +153,7 @@ func TestSettleWorksWhereSerializableIsTheDefault(t *testing.T) {
 	if err := a.Renew(t.Context(), c, ttl); err != nil {
 		t.Error(err)
 	}
-	if err := a.Park(t.Context(), c, parked(orders, refs[1])); err != nil {
+	if err := parkOne(t.Context(), a, c, parked(orders, refs[1])); err != nil {
 		t.Error(err)
 	}
 	if held, err := b.Claim(t.Context(), owner("b"), ttl, relay.Claim{}); err != nil || len(held.Lanes) > 0 {

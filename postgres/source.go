@@ -282,12 +282,12 @@ func (s *Source) ParkedKeys(ctx context.Context, lanes []int32) ([]relay.ParkedK
 }
 
 // Park implements [relay.Failures].
-func (s *Source) Park(ctx context.Context, claim relay.Claim, p relay.ParkedKey) error {
-	o, err := s.now("park")
+func (s *Source) Park(ctx context.Context, claim relay.Claim, keys []relay.ParkedKey) (gone []relay.Key, err error) {
+	o, err := s.now("park keys of")
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return o.failures.Park(ctx, claim, p)
+	return o.failures.Park(ctx, claim, keys)
 }
 
 // Failing implements [relay.Attempts].

@@ -153,7 +153,7 @@ func calls(s *Source, c relay.Claim, ref relay.Ref) map[string]func(context.Cont
 		"HoldTopics": func(ctx context.Context) error { return s.HoldTopics(ctx, c.Owner, []relay.HeldTopic{{Topic: "t"}}) },
 		"Renew":      func(ctx context.Context) error { return s.Renew(ctx, c, ttl) },
 		"ParkedKeys": func(ctx context.Context) error { _, err := s.ParkedKeys(ctx, allLanes); return err },
-		"Park":       func(ctx context.Context) error { return s.Park(ctx, c, parked(orders, ref)) },
+		"Park":       func(ctx context.Context) error { return parkOne(ctx, s, c, parked(orders, ref)) },
 		"Requests":   func(ctx context.Context) error { _, err := s.Requests(ctx, c, always); return err },
 		"Backlog":    func(ctx context.Context) error { _, err := s.Backlog(ctx); return err },
 		"Status":     func(ctx context.Context) error { _, err := s.Status(ctx); return err },

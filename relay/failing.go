@@ -187,17 +187,6 @@ func (t *term) clearPublished(ctx context.Context) error {
 	return nil
 }
 
-// park writes down that the key stops at this event.
-func (t *term) park(ctx context.Context, f FailedEvent) error {
-	p := ParkedKey{Key: f.Key, Event: f.Event, EventType: f.EventType, Code: f.Code, Reason: f.Reason}
-	if err := t.source.Park(ctx, t.keeper.current(), p); err != nil {
-		return fmt.Errorf("park key: %w", err)
-	}
-	t.gate.decided(p.Key)
-	t.lines.parked.say(ctx, f)
-	return nil
-}
-
 // bury moves the event to the dead ones, and its key goes on behind it. sent is where its letter is, nil when there is none. What the database refuses stops the key
 // after all.
 func (t *term) bury(ctx context.Context, f FailedEvent, sent *Place) error {
@@ -290,27 +279,7 @@ func (t *term) post(l letter) {
 	})
 }
 
-// lettersOut is how many letters are not done with.
-func (t *term) lettersOut() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.letters + len(t.answers)
-}
-
-// answerLetters goes on with the events whose letters have an outcome.
-func (t *term) answerLetters(ctx context.Context) error {
-	t.mu.Lock()
-	answers := t.answers
-	t.answers = nil
-	t.mu.Unlock()
-	for _, a := range answers {
-		if err := t.answerLetter(ctx, a); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
+// answerLetter goes on with an event whose letter has an outcome.
 func (t *term) answerLetter(ctx context.Context, a answered) error {
 	f := a.FailedEvent
 	if a.err == nil {

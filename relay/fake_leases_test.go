@@ -226,15 +226,29 @@ func (s *fakeSource) ParkedKeys(ctx context.Context, lanes []int32) (parked []Pa
 	return parked, err
 }
 
-func (s *fakeSource) Park(ctx context.Context, c Claim, p ParkedKey) error {
-	return s.call(ctx, "park", func() error {
-		if err := s.owns(c); err != nil {
-			return err
+func (s *fakeSource) Park(ctx context.Context, c Claim, keys []ParkedKey) (gone []Key, err error) {
+	err = s.call(ctx, "park", func() error {
+		seen := map[Key]bool{}
+		for _, p := range keys {
+			if seen[p.Key] {
+				return fmt.Errorf("key %v is given twice", p.Key)
+			}
+			seen[p.Key] = true
+			if err := s.ownsLane(c, s.table.lane(p.Key)); err != nil {
+				return err
+			}
 		}
-		s.table.parked[p.Key] = p
-		s.table.fail(FailedEvent{p.Key, p.Event, p.EventType, p.Code, p.Reason}).due = time.Time{}
+		for _, p := range keys {
+			if s.table.row(p.Event).published {
+				gone = append(gone, p.Key)
+				continue
+			}
+			s.table.parked[p.Key] = p
+			s.table.fail(FailedEvent{p.Key, p.Event, p.EventType, p.Code, p.Reason}).due = time.Time{}
+		}
 		return nil
 	})
+	return gone, err
 }
 
 func (s *fakeSource) HoldTopics(ctx context.Context, owner Owner, held []HeldTopic) error {

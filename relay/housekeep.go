@@ -33,7 +33,7 @@ func (t *term) housekeep(stop, work, finish context.Context) error {
 		select {
 		case <-ctx.Done():
 			<-stop.Done()
-			err = errors.Join(t.decideRest(finish), t.buryAgain(finish), held.write(finish))
+			err = errors.Join(t.decideRest(finish), t.buryAgain(finish), t.writeParked(finish), held.write(finish))
 			t.lines.close(finish)
 			return err
 		case <-t.toPark:
@@ -50,7 +50,7 @@ func (t *term) housekeep(stop, work, finish context.Context) error {
 			silent = t.noteSilence(silent)
 			probe.ask(ctx)
 			t.lines.tick(ctx)
-			err = errors.Join(t.tryAgain(ctx), t.buryAgain(finish), held.write(ctx))
+			err = errors.Join(t.tryAgain(ctx), t.buryAgain(finish), t.writeParked(finish), held.write(ctx))
 		}
 		if err != nil && ctx.Err() == nil {
 			t.lines.close(finish)
@@ -132,37 +132,6 @@ func (t *term) gaining() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.gained) > 0
-}
-
-// decideFailed decides on all events that have failed since the last call, and goes on with those whose letters were answered.
-func (t *term) decideFailed(ctx context.Context) error {
-	t.mu.Lock()
-	failed := t.failed
-	t.failed = nil
-	t.mu.Unlock()
-	for _, o := range failed {
-		if err := t.decide(ctx, o); err != nil {
-			return err
-		}
-	}
-	if err := t.answerLetters(ctx); err != nil {
-		return err
-	}
-	return t.clearPublished(ctx)
-}
-
-// decideRest is the last time: it waits for the letters that are on their way.
-func (t *term) decideRest(ctx context.Context) error {
-	for {
-		if err := t.decideFailed(ctx); err != nil || t.lettersOut() == 0 {
-			return err
-		}
-		select {
-		case <-t.toPark:
-		case <-ctx.Done():
-			return nil
-		}
-	}
 }
 
 // checkTopics releases the held topics that are in order again.

@@ -193,8 +193,10 @@ type View struct {
 type Failures interface {
 	// ParkedKeys returns the keys of the given lanes that are parked, each with the event that stops it.
 	ParkedKeys(ctx context.Context, lanes []int32) ([]ParkedKey, error)
-	// Park stops a key: at its event, for a reason. It counts as a failed attempt with the event.
-	Park(ctx context.Context, claim Claim, p ParkedKey) error
+	// Park stops keys, none of them given twice: each at its event, for a reason. It counts as a failed attempt with the event. It returns the keys whose
+	// events are not unpublished any more, which it does not stop: somebody has settled or removed those events meanwhile. After an error nothing is known of the keys; one that
+	// the database refuses does not keep the others from being parked.
+	Park(ctx context.Context, claim Claim, keys []ParkedKey) (gone []Key, err error)
 	// HoldTopics writes down which topics the owner cannot publish to now, in place of what it wrote before. What it wrote goes with its
 	// registration.
 	HoldTopics(ctx context.Context, owner Owner, held []HeldTopic) error

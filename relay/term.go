@@ -28,6 +28,8 @@ type term struct {
 	answers []answered
 	// unburied are given up and could not be moved yet: their rows were locked.
 	unburied []unburied
+	// toStop are events whose keys are to be parked, no key twice; housekeeping alone touches it.
+	toStop []FailedEvent
 	// gained are lanes that were claimed and whose parked keys are to be read.
 	gained []int32
 	// undecided are topics that stopped before the source's first publication; the goroutine of the outcomes alone touches it.
