@@ -13,7 +13,7 @@ const (
 	// decideFor is after how long a turn begins nothing more.
 	decideFor = 200 * time.Millisecond
 	// parkAtOnce is how many keys are parked by one call at most: their lanes are locked meanwhile.
-	parkAtOnce = 1000
+	parkAtOnce = 500
 )
 
 // decideFailed decides on events that have failed, and goes on with those whose letters were answered, for a while. What is left has a next turn.

@@ -1,0 +1,128 @@
+package relay
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// slowly makes every call of the operation take a while.
+func slowly(op string, took time.Duration) func(context.Context, string) error {
+	return func(_ context.Context, called string) error {
+		if called == op {
+			after(took)
+		}
+		return nil
+	}
+}
+
+// One wrong limit may stop a hundred thousand keys. The operator who has mended it does not wait until the last one is written down.
+func TestRequestsAreCarriedOutWhileThousandsOfKeysWaitToBeParked(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const keys = 20_000
+		w.table.insertMany(keys, func(i int) Key { return Key{"orders", fmt.Sprint("key", i)} })
+		r := w.relay(Config{})
+		r.publisher.fail = func(*Event) error { return failure(ClassEvent) }
+		r.source.before.set(slowly("park", 2*time.Second))
+		r.start()
+		w.until("the first keys are parked", func() bool { return len(w.table.parkedKeys()) > 0 })
+		w.table.request("discard", w.table.parkedKeys()[0])
+		w.until("the request is carried out", func() bool { return w.table.requestsOpen() == 0 })
+		if parked := len(w.table.parkedKeys()); parked > keys-parkAtOnce {
+			t.Errorf("the request was carried out when %d of %d keys were parked", parked, keys)
+		}
+		w.until("all others are parked", func() bool { return len(w.table.parkedKeys()) == keys-1 })
+		r.wantStopped()
+	})
+}
+
+// Events that are given up one by one hold up nobody either.
+func TestRequestsAreCarriedOutWhileThousandsOfEventsWaitToBeGivenUp(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const events = 5000
+		parked := w.table.insert(keyB)
+		r := w.relay(Config{Policies: []Policy{{Topics: keyB.Topic}, {OnFailure: Skip}}})
+		r.publisher.fail = func(*Event) error { return failure(ClassEvent) }
+		r.start()
+		w.until("a key is parked", func() bool { return len(w.table.parkedKeys()) == 1 })
+		r.source.before.set(slowly("bury", 10*time.Millisecond))
+		w.table.insertMany(events, func(i int) Key { return Key{"skipped", fmt.Sprint("key", i)} })
+		w.until("some are given up", func() bool { return len(w.table.deadEvents()) > 0 })
+		w.table.request("discard", parked.Key())
+		w.until("the request is carried out", func() bool { return w.table.requestsOpen() == 0 })
+		if dead := len(w.table.deadEvents()); dead > events-100 {
+			t.Errorf("the request was carried out when %d of %d events were given up", dead, events)
+		}
+		w.untilPublished()
+		r.wantStopped()
+	})
+}
+
+func TestKeysAreParkedManyAtOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const keys = 5_000
+		w.table.insertMany(keys, func(i int) Key { return Key{"orders", fmt.Sprint("key", i)} })
+		var calls atomic.Int64
+		r := w.relay(Config{})
+		r.publisher.fail = func(*Event) error { return failure(ClassEvent) }
+		r.source.before.set(slowly("park", time.Second))
+		r.source.after.set(countCalls("park", &calls))
+		r.start()
+		w.until("all are parked", func() bool { return len(w.table.parkedKeys()) == keys })
+		r.wantStopped()
+		if n := calls.Load(); n > 20 {
+			t.Errorf("%d keys were parked by %d calls", keys, n)
+		}
+	})
+}
+
+// An operator may give an event up before it is written down that it stops its key.
+func TestKeyWhoseEventIsGoneBeforeItIsParkedGoesOn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		first := w.table.insert(keyA)
+		bad := w.table.insert(keyB)
+		w.table.insert(keyB)
+		r := w.relay(Config{})
+		r.publisher.fail = rejects(bad)
+		given := false
+		r.source.before.set(func(_ context.Context, op string) error {
+			if op == "park" && !given {
+				given = true
+				w.table.mu.Lock()
+				w.table.row(bad.Ref()).published = true
+				w.table.mu.Unlock()
+			}
+			return nil
+		})
+		r.start()
+		w.untilPublished()
+		w.wantRecords(keyA, first.ID)
+		w.wantRecords(keyB, bad.ID+1)
+		r.wantStopped()
+		if n := r.Stats().ParkedKeys; n != 0 || len(w.table.parkedKeys()) != 0 {
+			t.Errorf("%d keys are held, %v parked", n, w.table.parkedKeys())
+		}
+	})
+}
+
+// A stop in the middle writes the rest down: the next relay need not fail it all again.
+func TestAStopParksAllThatHasFailed(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const keys = 2_500
+		w.table.insertMany(keys, func(i int) Key { return Key{"orders", fmt.Sprint("key", i)} })
+		r := w.relay(Config{})
+		r.publisher.fail = func(*Event) error { return failure(ClassEvent) }
+		r.source.before.set(slowly("park", time.Second))
+		r.start()
+		w.until("all have failed", func() bool { return r.Stats().Errors[ClassEvent] == keys })
+		if n := len(w.table.parkedKeys()); n == keys {
+			t.Fatal("all keys are parked already")
+		}
+		r.wantStopped()
+		if n := len(w.table.parkedKeys()); n != keys {
+			t.Errorf("%d of %d keys are parked", n, keys)
+		}
+	})
+}
