@@ -126,3 +126,21 @@ func TestAStopParksAllThatHasFailed(t *testing.T) {
 		}
 	})
 }
+
+// The row is locked at first, and when it is free the database refuses: the key is parked then, without another failure to wait for.
+func TestEventThatIsRefusedWhenItsRowIsFreeParksItsKey(t *testing.T) {
+	inWorld(t, func(w *world) {
+		bad := w.table.insert(keyA)
+		w.table.insert(keyB)
+		w.table.lockRows(true)
+		w.table.keeps = true
+		r := w.relay(Config{Policies: []Policy{{OnFailure: Skip}}})
+		r.publisher.fail = rejects(bad)
+		r.start()
+		w.until("the other key published", func() bool { return w.table.open() == 1 })
+		after(time.Minute)
+		w.table.lockRows(false)
+		w.until("the key is parked", func() bool { return len(w.table.parkedKeys()) == 1 })
+		r.wantStopped()
+	})
+}
