@@ -75,7 +75,7 @@ func (s *settings) flags(out io.Writer) *flag.FlagSet {
 	f.DurationVar(&s.liveFor, "live-for", 10*time.Second, "live: how long the writers write")
 	f.IntVar(&s.memoryRows, "memory-rows", 1_000_000, "memory: events in the large backlog; the small one holds a hundredth")
 	f.IntVar(&s.millRows, "watermill-rows", 100_000, "watermill: events in the backlog")
-	f.IntVar(&s.relayRows, "relay-rows", 200_000, "relays: events in the backlog")
+	f.IntVar(&s.relayRows, "relay-rows", 800_000, "relays: events in the backlog")
 	f.DurationVar(&s.leaseTTL, "lease-ttl", 15*time.Second, "takeover: how long a lease of the relays lasts, at least 5s")
 	f.DurationVar(&s.idleFor, "idle-for", time.Minute, "idle: how long the relay is looked at")
 	f.IntVar(&s.largeRows, "large-rows", 10_000_000, "large: rows of the table; a hundredth more is the backlog")
