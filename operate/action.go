@@ -18,7 +18,7 @@ const DefaultWait = 30 * time.Second
 type Action struct {
 	// Verb is one of retry, skip, dead and restore, of an event; or of unpark and skip, of a key.
 	Verb Verb
-	// Event names the event; or Topic and PartitionKey the key, with a zero Event.
+	// Event names the event; or Topic and PartitionKey the key, with a zero Event. A row can have an empty topic, so its key has one, too.
 	Event               Ref
 	Topic, PartitionKey string
 	// Reason is needed for skip and dead.
@@ -55,8 +55,6 @@ func (act Action) validate() error {
 		return Refuse(CodeInvalid, "%s is for events, not for keys", act.Verb)
 	case act.ofEvent() && (act.Topic != "" || act.PartitionKey != ""):
 		return Refuse(CodeInvalid, "%s: name an event or a key, not both", act.Verb)
-	case !act.ofEvent() && act.Topic == "":
-		return Refuse(CodeInvalid, "%s: which key: the topic is missing", act.Verb)
 	case verb.reason && act.Reason == "":
 		return Refuse(CodeInvalid, "%s needs a reason: it is kept with what is done", act.Verb)
 	case !storable(act.Reason) || !storable(act.Topic) || !storable(act.PartitionKey):
