@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/outbox-relay/outbox/internal/await"
 	"github.com/outbox-relay/outbox/internal/devpg"
 	"github.com/outbox-relay/outbox/internal/kafkatest"
 	"github.com/outbox-relay/outbox/internal/pgtest"
@@ -65,9 +66,16 @@ func (f *fixture) topic(t *testing.T, name string, partitions int32, config ...s
 	for i := 0; i < len(config); i += 2 {
 		settings[config[i]] = &config[i+1]
 	}
-	if _, err := f.admin(t).CreateTopic(t.Context(), partitions, -1, settings, name); err != nil {
+	admin := f.admin(t)
+	if _, err := admin.CreateTopic(t.Context(), partitions, -1, settings, name); err != nil {
 		t.Fatalf("create topic %s: %v", name, err)
 	}
+	// The broker answers before it has told itself. A relay that publishes for the first time ends for want of the topic.
+	await.Until(t, "the topic is there", func() bool {
+		found, err := admin.ListTopics(t.Context(), name)
+		return err == nil && found[name].Err == nil && len(found[name].Partitions) == int(partitions) &&
+			!slices.ContainsFunc(found[name].Partitions.Sorted(), func(p kadm.PartitionDetail) bool { return p.Err != nil || p.Leader < 0 })
+	})
 	return name
 }
 
@@ -119,7 +127,11 @@ func (f *fixture) start(t *testing.T, cfg relay.Config) *engine {
 		})
 		return result
 	}
-	t.Cleanup(func() { _ = stop() })
+	t.Cleanup(func() {
+		if err := stop(); err != nil {
+			t.Logf("the relay ended with: %v", err)
+		}
+	})
 	return &engine{r, stop}
 }
 
