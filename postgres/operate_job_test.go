@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -150,4 +151,34 @@ func TestAJobThatWasTakenForDeadDoesNotComeBack(t *testing.T) {
 	}
 	same(t, "cancelled", operate.CodeOf(s.CancelJob(t.Context(), job, "ann")), operate.CodeConflict)
 	same(t, "listed", listedJobs(t, s, ""), []string{killedJob})
+}
+
+func TestAKilledJobIsPrunedInTheEndAndALivingOneIsNot(t *testing.T) {
+	t.Parallel()
+	for ago, want := range map[string]int64{"2 h": 1, "1 s": 0} {
+		db := newDatabase(t)
+		killed(t, db, 3)
+		unseen(t, db, ago)
+		age := time.Duration(0)
+		if ago == "2 h" {
+			age = time.Hour
+		}
+		same(t, "jobs pruned that were last seen before "+ago, prune(t, db, operate.Prune{Audit: &age}).Jobs, want)
+	}
+}
+
+// What was too much for a command that stands in for the relay is not tried again in the same size for ever.
+func TestAStandInLearnsTheSizeOfItsBatches(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	killed(t, db, 12)
+	o := newOperator(t, db)
+	o.size.Store(3)
+	if err := o.StandIn(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "open requests", openRequestCount(t, db), 0)
+	if n := o.size.Load(); n <= 3 || n >= firstBatch {
+		t.Errorf("after quick batches of 3 the next one takes %d", n)
+	}
 }
