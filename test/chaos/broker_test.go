@@ -86,12 +86,14 @@ func tooFewReplicas(l *lab, s step) func() {
 func (l *lab) setInSync(n string) { l.setTopics("min.insync.replicas", n) }
 
 // setTopics changes a setting of all topics. It tries until a broker takes it: some may be away.
-func (l *lab) setTopics(name, value string) {
+func (l *lab) setTopics(name, value string) { l.t.Helper(); l.setSome(l.topics, name, value) }
+
+func (l *lab) setSome(topics []string, name, value string) {
 	l.t.Helper()
 	l.await("the brokers take a topic's setting", func() bool {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
-		answers, err := l.cluster.admin.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &value}}, l.topics...)
+		answers, err := l.cluster.admin.AlterTopicConfigs(ctx, []kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &value}}, topics...)
 		if err != nil {
 			return false
 		}

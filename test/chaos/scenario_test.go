@@ -33,15 +33,14 @@ func killBeforeTheAck(l *lab) {
 	r.start()
 }
 
-// rejectTheFirstOfTwo has the broker refuse an event while the next one of its key is ready to go, once in each topic: its limit is lowered behind the relay's
-// back, and raised again.
+// rejectTheFirstOfTwo has the broker refuse an event while the next one of its key is ready to go, once in each topic: its limit is lowered while the event is on
+// its way, for a relay that hears of it before sends nothing, and raised again.
 func rejectTheFirstOfTwo(l *lab) {
 	const large = 20_000
 	link := l.relays[0].kafka[0]
-	l.setTopics("max.message.bytes", "5000")
 	for _, s := range l.streams {
 		link.Slow(600 * ms)
-		sent := seen(link, func(d proxy.Direction, data []byte) bool { return d == proxy.Up && len(data) > large/5 })
+		sent := seen(link, l.lowering(s.Topic, large/5))
 		if err := l.write(l.t.Context(), change{events: map[history.Stream]int{s: 1}, size: large}); err != nil {
 			l.t.Fatal(err)
 		}
@@ -58,6 +57,18 @@ func rejectTheFirstOfTwo(l *lab) {
 	l.setTopics("max.message.bytes", "1000000")
 	for _, s := range l.streams {
 		l.command("keys", "unpark", "--topic", s.Topic, "--key", s.Key)
+	}
+}
+
+// lowering looks for a large piece of data on its way up, and lowers the topic's limit before it goes on.
+func (l *lab) lowering(topic string, large int) func(proxy.Direction, []byte) bool {
+	var once sync.Once
+	return func(d proxy.Direction, data []byte) bool {
+		if d != proxy.Up || len(data) < large {
+			return false
+		}
+		once.Do(func() { l.setSome([]string{topic}, "max.message.bytes", "5000") })
+		return true
 	}
 }
 
