@@ -1,11 +1,11 @@
 package main
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"slices"
 	"time"
+
+	"github.com/outbox-relay/outbox/relay"
 )
 
 // gap is what the topic shows of a take-over, counted from the signal.
@@ -23,13 +23,7 @@ type victim struct {
 	producers map[int64]bool
 }
 
-// keyHash is what decides about the lane of a partition key.
-func keyHash(key []byte) uint32 {
-	sum := sha256.Sum256(key)
-	return binary.BigEndian.Uint32(sum[:4])
-}
-
-func (v victim) lane(a arrival) int { return int(a.hash % uint32(v.of)) }
+func (v victim) lane(a arrival) int { return int(relay.Lane(a.key, v.of)) }
 
 // producers returns who has published the newest record of each of the victim's lanes so far; nil unless all lanes have one. Each client of Kafka
 // has a producer id of its own, and each record tells it.

@@ -88,7 +88,7 @@ func (g grownTable) register(ctx context.Context, conn *pgx.Conn) error {
 // parkSQL writes down what the relay would have written when it parked the keys of topic $2 in the table $1.
 const parkSQL = `INSERT INTO outbox.parked_key (source, topic, key_hash, partition_key, lane, id, event_id, event_type, code, reason)
 SELECT DISTINCT ON (e.partition_key) s.id, e.topic, sha256(convert_to(e.topic, 'UTF8') || '\x00'::bytea || convert_to(e.partition_key, 'UTF8')), e.partition_key,
-  (('x' || encode(substr(sha256(convert_to(e.partition_key, 'UTF8')), 1, 4), 'hex'))::bit(32)::bigint %% s.lanes)::integer,
+  ((hashtextextended(e.partition_key COLLATE "C", 0) & 4294967295) %% s.lanes)::integer,
   e.id, e.event_id, e.event_type, 'MESSAGE_TOO_LARGE', 'made by the bench'
 FROM %s e JOIN outbox.source s ON s.table_schema = 'public' AND s.table_name = $1
 WHERE e.published_at IS NULL ORDER BY e.partition_key, e.id`

@@ -25,7 +25,7 @@ type listener struct {
 type arrival struct {
 	appended time.Time // by the broker, cut to milliseconds
 	arrived  time.Time // by the listener
-	hash     uint32    // of the partition key, from which its lane follows
+	key      string    // the partition key, from which its lane follows
 	producer int64     // the id of the client that has published it
 }
 
@@ -70,7 +70,7 @@ func (l *listener) note(fetches kgo.Fetches, now time.Time) {
 			return
 		}
 		if _, known := l.seen[event]; !known {
-			l.seen[event] = arrival{r.Timestamp, now, keyHash(r.Key), r.ProducerID}
+			l.seen[event] = arrival{r.Timestamp, now, string(r.Key), r.ProducerID}
 		}
 	})
 }
