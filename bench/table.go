@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"syscall"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -92,13 +93,14 @@ func (t *outboxTable) unsettled(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// rest brings every run to the same beginning: nothing of the run before is left to be written or collected.
+// rest brings every run to the same beginning: nothing of the run before is left to be written, by the server or by the system, or to be collected.
 func (t *outboxTable) rest(ctx context.Context) error {
 	for _, sql := range []string{"VACUUM ANALYZE " + t.name, "VACUUM ANALYZE bench_order", "CHECKPOINT"} {
 		if _, err := t.pool.Exec(ctx, sql); err != nil {
 			return fmt.Errorf("run %s: %w", sql, err)
 		}
 	}
+	syscall.Sync()
 	runtime.GC()
 	return nil
 }

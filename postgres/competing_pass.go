@@ -197,18 +197,14 @@ func (p *pass) hold(ctx context.Context, tx pgx.Tx, events []*relay.Event) error
 }
 
 // markLockedSQL is as markSQL, and with the time of now: the transaction began before Kafka was asked.
-const markLockedSQL = `UPDATE %s t SET published_at = clock_timestamp() FROM unnest($1::bigint[], $2::uuid[]) a(id, event_id)
-WHERE t.id = a.id AND (t.event_id = a.event_id) IS TRUE AND t.published_at IS NULL`
+const markLockedSQL = `UPDATE %s t SET published_at = clock_timestamp() WHERE ` + rowsToSettle
 
 // mark writes down what is in Kafka and lets all rows go.
 func (p *pass) mark(ctx context.Context, tx pgx.Tx) error {
 	if len(p.refs) == 0 {
 		return p.within(ctx, tx.Rollback)
 	}
-	ids, eventIDs := make([]int64, len(p.refs)), make([]uuid.UUID, len(p.refs))
-	for i, r := range p.refs {
-		ids[i], eventIDs[i] = r.ID, r.EventID
-	}
+	ids, eventIDs := columnsOf(p.refs)
 	return p.within(ctx, func(ctx context.Context) error {
 		if _, err := tx.Exec(ctx, plainPlan); err != nil {
 			return fmt.Errorf("mark events: %w", err)

@@ -33,7 +33,7 @@ type burial struct {
 }
 
 // burySQL moves events whole: to_jsonb keeps columns that this program does not know. A row that somebody else has locked stays, as does one that is
-// published or of another key. It relies on the primary keys of the table, of parked_key and of failure.
+// published or of another key; one that is locked here stays unpublished until it is deleted. It relies on the primary keys of the table, of parked_key and of failure.
 //
 //	$1 source; then arrays, an element for each event: $2 id, $3 event_id, $4 topic, $5 key, $6 hash of both, $7 lane, $8 code, $9 reason,
 //	$10 by, $11 attempts; $12 dead-letter topic, '' for none, $13 its partition, $14 the offset there, negative when nobody knows
@@ -47,12 +47,13 @@ WITH wanted AS MATERIALIZED (
         (SELECT f.attempts - f.crashes FROM outbox.failure f WHERE f.source = $1 AND f.id = w.id AND f.event_id = w.event_id) AS before,
         (SELECT p.code || ': ' || p.reason FROM outbox.parked_key p
          WHERE p.source = $1 AND p.key_hash = w.hash AND p.id = w.id AND p.event_id = w.event_id) AS stop,
-        EXISTS (SELECT FROM outbox.failure f WHERE f.source = $1 AND f.id = w.id AND f.event_id = w.event_id AND f.next_attempt_at IS NOT NULL) AS waits
-    FROM wanted w JOIN %[1]s t ON t.id = w.id AND (t.event_id = w.event_id) IS TRUE
-    WHERE t.published_at IS NULL AND (t.topic::text = w.topic AND t.partition_key::text = w.key) IS TRUE
-    FOR UPDATE OF t SKIP LOCKED
+        (SELECT f.next_attempt_at FROM outbox.failure f WHERE f.source = $1 AND f.id = w.id AND f.event_id = w.event_id) IS NOT NULL AS waits
+    FROM wanted w CROSS JOIN LATERAL (
+        SELECT 1 FROM %[1]s t WHERE t.id = w.id AND (t.event_id = w.event_id) IS TRUE
+            AND t.published_at IS NULL AND (t.topic::text = w.topic AND t.partition_key::text = w.key) IS TRUE
+        FOR UPDATE SKIP LOCKED) t
 ), gone AS (
-    DELETE FROM %[1]s t USING target g WHERE t.id = g.id AND (t.event_id = g.event_id) IS TRUE AND t.published_at IS NULL
+    DELETE FROM %[1]s t USING target g WHERE t.id = g.id AND (t.event_id = g.event_id) IS TRUE
     RETURNING g.*, %[2]s AS event
 ), unparked AS (
     DELETE FROM outbox.parked_key p USING gone g

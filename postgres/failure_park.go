@@ -22,8 +22,8 @@ WITH wanted AS MATERIALIZED (
         $12::integer[]) WITH ORDINALITY w(id, event_id, topic, key, hash, lane, event_type, code, reason, error, attempts, n)
     ORDER BY id
 ), waiting AS MATERIALIZED (
-    SELECT w.* FROM wanted w JOIN %s t ON t.id = w.id AND (t.event_id = w.event_id) IS TRUE
-    WHERE t.published_at IS NULL
+    SELECT w.* FROM wanted w CROSS JOIN LATERAL (
+        SELECT 1 FROM %s t WHERE t.id = w.id AND (t.event_id = w.event_id) IS TRUE AND t.published_at IS NULL OFFSET 0) t
 ), parked AS (
     INSERT INTO outbox.parked_key AS k (source, topic, key_hash, partition_key, lane, id, event_id, event_type, code, reason)
     SELECT $1, topic, hash, key, lane, id, event_id, event_type, code, reason FROM waiting

@@ -75,8 +75,12 @@ WHERE p.source = $1 AND p.key_hash = u.hash AND p.id = u.id AND p.event_id = u.e
 			replies[i].outcome = "retried: it is tried again now"
 		}
 	}, `
-UPDATE outbox.failure f SET next_attempt_at = clock_timestamp() FROM unnest($2::bigint[], $3::text[]::uuid[]) WITH ORDINALITY u(id, event_id, n)
-WHERE f.source = $1 AND f.id = u.id AND f.event_id = u.event_id AND f.next_attempt_at IS NOT NULL RETURNING u.n`, b.row.id, ids, eventIDs)
+WITH due AS (
+    UPDATE outbox.failure f SET next_attempt_at = CASE WHEN f.next_attempt_at IS NOT NULL THEN clock_timestamp() END
+    FROM unnest($2::bigint[], $3::text[]::uuid[]) WITH ORDINALITY u(id, event_id, n)
+    WHERE f.source = $1 AND f.id = u.id AND f.event_id = u.event_id RETURNING u.n, f.next_attempt_at
+)
+SELECT n FROM due WHERE next_attempt_at IS NOT NULL`, b.row.id, ids, eventIDs)
 	if err != nil {
 		return nil, fmt.Errorf("make events due: %w", err)
 	}

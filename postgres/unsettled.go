@@ -6,15 +6,13 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox/relay"
 )
 
 // unpublishedSQL asks which rows of a settle are still there and unpublished.
-const unpublishedSQL = `SELECT t.id, t.event_id FROM %s t JOIN unnest($1::bigint[], $2::uuid[]) a(id, event_id)
-ON t.id = a.id AND (t.event_id = a.event_id) IS TRUE WHERE t.published_at IS NULL`
+const unpublishedSQL = `SELECT t.id, t.event_id FROM %s t WHERE ` + rowsToSettle
 
 const (
 	// maxCulprits bounds the search for single rows: where there are more, the table refuses more or less everything, and what is refused together
@@ -82,10 +80,7 @@ func isRowsFault(err error) bool {
 // findUnsettled asks what became of the rows that a settle did not find. Those that are gone or published somebody else has settled; the rest the table
 // keeps as they are, without an error.
 func (s *settler) findUnsettled(ctx context.Context, refs []relay.Ref, u *unsettled) error {
-	ids, eventIDs := make([]int64, len(refs)), make([]uuid.UUID, len(refs))
-	for i, r := range refs {
-		ids[i], eventIDs[i] = r.ID, r.EventID
-	}
+	ids, eventIDs := columnsOf(refs)
 	var found []relay.Ref
 	err := inTx(ctx, s.db, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, plainPlan); err != nil {
