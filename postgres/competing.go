@@ -146,7 +146,7 @@ func (c *Competing) HoldTopics(ctx context.Context, owner relay.Owner, held []re
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	f := failures{db: c.work, row: o.row}
+	f := newFailures(c.work, o.row)
 	return f.HoldTopics(ctx, owner, held)
 }
 

@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -73,30 +72,55 @@ RETURNING f.topic, f.partition_key, f.id, f.event_id, f.attempts - f.crashes, f.
 	return found, nil
 }
 
-// Retry implements [relay.Attempts].
-func (f *failures) Retry(ctx context.Context, claim relay.Claim, e relay.FailedEvent, wait time.Duration) error {
+// retrySQL writes failed attempts down, after which others are made.
+//
+//	$1 source; then arrays, an element for each event: $2 id, $3 event_id, $4 topic, $5 key, $6 lane, $7 attempts, $8 error, $9 microseconds until the next attempt
+const retrySQL = `
+INSERT INTO outbox.failure AS f (source, id, event_id, topic, partition_key, lane, attempts, first_error, last_error, next_attempt_at)
+SELECT $1, id, event_id, topic, key, lane, attempts, error, error, clock_timestamp() + wait * interval '1 microsecond'
+FROM unnest($2::bigint[], $3::text[]::uuid[], $4::text[], $5::text[], $6::integer[], $7::integer[], $8::text[], $9::bigint[])
+    w(id, event_id, topic, key, lane, attempts, error, wait) ORDER BY id` + onRecord
+
+// Retry implements [relay.Attempts]. It is one transaction, whatever the number of events.
+func (f *failures) Retry(ctx context.Context, claim relay.Claim, failed []relay.RetriedEvent) error {
+	keys := make([]relay.Key, len(failed))
+	for i, e := range failed {
+		keys[i] = e.Key
+	}
+	var refused refusedRows
+	write := halves[relay.RetriedEvent]{do: f.retry, tell: refusesRow, take: func(rows []relay.RetriedEvent, err error) bool {
+		if len(rows) == 1 {
+			refused.add(fmt.Errorf("that of topic %s and event %d: %w", rows[0].Topic, rows[0].Event.ID, err))
+		}
+		return len(rows) == 1
+	}}
 	err := inTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) error {
-		if err := holdLane(ctx, tx, f.row.id, claim, relay.Lane(e.PartitionKey, f.row.lanes)); err != nil {
+		if err := holdLanes(ctx, tx, f.row, claim, keys); err != nil {
 			return err
 		}
-		return f.record(ctx, tx, e, wait.Microseconds())
+		return write.attempt(ctx, tx, failed)
 	})
+	if err == nil {
+		err = refused.err()
+	}
 	if err != nil {
-		return fmt.Errorf("write down a failed event of topic %s of %s: %w", e.Topic, f.row.table, err)
+		return fmt.Errorf("write down %d failed events of %s: %w", len(failed), f.row.table, err)
 	}
 	return nil
 }
 
-// record writes down a failed attempt, after which another one is made when wait, in microseconds, is over.
-func (f *failures) record(ctx context.Context, tx pgx.Tx, e relay.FailedEvent, wait int64) error {
-	_, err := tx.Exec(ctx, `
-INSERT INTO outbox.failure AS f (source, id, event_id, topic, partition_key, lane, attempts, first_error, last_error, next_attempt_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, clock_timestamp() + $9::bigint * interval '1 microsecond')`+onRecord,
-		f.row.id, e.Event.ID, e.Event.EventID, e.Topic, e.PartitionKey, relay.Lane(e.PartitionKey, f.row.lanes), attemptsOf(e.Code), f.row.errorOf(e.Code, e.Reason), wait)
-	if err != nil {
-		return fmt.Errorf("write down the attempt: %w", err)
+// retry runs retrySQL. Ids of events are sent as text: a pool that prepares nothing cannot send others.
+func (f *failures) retry(ctx context.Context, tx pgx.Tx, failed []relay.RetriedEvent) error {
+	n := len(failed)
+	ids, eventIDs, topics, keys := make([]int64, n), make([]string, n), make([]string, n), make([]string, n)
+	lanes, attempts, errs, waits := make([]int32, n), make([]int32, n), make([]string, n), make([]int64, n)
+	for i, e := range failed {
+		ids[i], eventIDs[i], topics[i], keys[i] = e.Event.ID, e.Event.EventID.String(), e.Topic, e.PartitionKey
+		lanes[i], attempts[i] = relay.Lane(e.PartitionKey, f.row.lanes), attemptsOf(e.Code)
+		errs[i], waits[i] = f.row.errorOf(e.Code, e.Reason), e.Wait.Microseconds()
 	}
-	return nil
+	_, err := tx.Exec(ctx, retrySQL, f.row.id, ids, eventIDs, topics, keys, lanes, attempts, errs, waits)
+	return err
 }
 
 // onRecord adds to a record of outbox.failure AS f what an attempt's row says. One of no attempts is of a crash loop: it is told by its crashes, which are counted already;

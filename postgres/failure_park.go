@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -42,19 +41,19 @@ func (f *failures) Park(ctx context.Context, claim relay.Claim, parked []relay.P
 	for i, p := range parked {
 		keys[i] = p.Key
 	}
-	var p *parking
+	p := &parking{failures: f}
+	park := halves[relay.ParkedKey]{do: p.park, tell: refusesRow, take: p.take}
 	err = inTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) error {
-		p = &parking{failures: f, tx: tx}
 		if err := holdLanes(ctx, tx, f.row, claim, keys); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, plainPlan); err != nil {
 			return fmt.Errorf("set the plan: %w", err)
 		}
-		return p.attempt(ctx, parked)
+		return park.attempt(ctx, tx, parked)
 	})
 	if err == nil {
-		err = p.refusal()
+		err = p.refused.err()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("park %d keys of %s: %w", len(parked), f.row.table, err)
@@ -65,49 +64,18 @@ func (f *failures) Park(ctx context.Context, claim relay.Claim, parked []relay.P
 // parking is one transaction that parks keys.
 type parking struct {
 	*failures
-	tx pgx.Tx
 	// gone are the keys whose events are not unpublished any more.
 	gone []relay.Key
-	// refused counts the keys that the server refuses to park, first says why of the first.
-	refused int
-	first   error
+	// refused are those that the server refuses to park.
+	refused refusedRows
 }
 
-func (p *parking) refusal() error {
-	if p.refused > 1 {
-		return fmt.Errorf("%d of them are refused: %w", p.refused, p.first)
+// take notes the key that is refused.
+func (p *parking) take(parked []relay.ParkedKey, err error) bool {
+	if len(parked) == 1 {
+		p.refused.add(fmt.Errorf("the one of topic %s that stops at event %d: %w", parked[0].Topic, parked[0].Event.ID, err))
 	}
-	return p.first
-}
-
-// attempt parks the keys under a savepoint. What is refused is tried in halves until it is known which of them it was.
-func (p *parking) attempt(ctx context.Context, parked []relay.ParkedKey) error {
-	point, err := p.tx.Begin(ctx)
-	if err != nil {
-		return err
-	}
-	gone, err := p.park(ctx, point, parked)
-	if err == nil {
-		p.gone = append(p.gone, gone...)
-		return point.Commit(ctx)
-	}
-	if rerr := point.Rollback(ctx); rerr != nil {
-		return errors.Join(err, rerr)
-	}
-	switch {
-	case ctx.Err() != nil, !refusesRow(err):
-		return err
-	case len(parked) > 1:
-		half := len(parked) / 2
-		if err := p.attempt(ctx, parked[:half]); err != nil {
-			return err
-		}
-		return p.attempt(ctx, parked[half:])
-	}
-	if p.refused++; p.first == nil {
-		p.first = fmt.Errorf("the one of topic %s that stops at event %d: %w", parked[0].Topic, parked[0].Event.ID, err)
-	}
-	return nil
+	return len(parked) == 1
 }
 
 // refusesRow tells that the server refuses what is in a row, or a trigger does. A right that is missing, or a column, is missing for every row.
@@ -116,22 +84,22 @@ func refusesRow(err error) bool {
 	return len(c) == 5 && strings.Contains("21 22 23 54 P0", c[:2])
 }
 
-func (p *parking) park(ctx context.Context, tx pgx.Tx, parked []relay.ParkedKey) (gone []relay.Key, err error) {
+func (p *parking) park(ctx context.Context, tx pgx.Tx, parked []relay.ParkedKey) error {
 	rows, err := tx.Query(ctx, fmt.Sprintf(parkSQL, p.row.table.sql()), p.args(parked)...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	waits := make([]bool, len(parked))
 	var n int
 	if _, err := pgx.ForEachRow(rows, []any{&n}, func() error { waits[n-1] = true; return nil }); err != nil {
-		return nil, err
+		return err
 	}
 	for i, w := range waits {
 		if !w {
-			gone = append(gone, parked[i].Key)
+			p.gone = append(p.gone, parked[i].Key)
 		}
 	}
-	return gone, nil
+	return nil
 }
 
 // args are the parameters of parkSQL. Ids of events are sent as text: a pool that prepares nothing cannot send others.

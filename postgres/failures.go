@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -14,6 +15,13 @@ import (
 type failures struct {
 	db  runner
 	row sourceRow
+	now func() time.Time
+	// burials is how many events the next call of Bury takes.
+	burials pace
+}
+
+func newFailures(db runner, row sourceRow) *failures {
+	return &failures{db: db, row: row, now: time.Now, burials: firstBurial}
 }
 
 // ParkedKeys implements [relay.Failures]. The keys come in the order in which they were parked.

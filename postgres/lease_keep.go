@@ -2,11 +2,9 @@ package postgres
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox/relay"
@@ -152,28 +150,4 @@ DELETE FROM outbox.relay WHERE source = $1 AND owner = $2 AND NOT EXISTS (
 		return fmt.Errorf("leave %s: %w", l.row.table, err)
 	}
 	return nil
-}
-
-// holdLane locks the key's lane in a transaction that decides something, and refuses when the claim does not hold it any more.
-//
-// Owner and epoch are enough, whether or not the lease has run out: nobody takes a lane without raising its epoch, and nobody takes it while it
-// is locked here. So a relay that wakes up late can still decide about what nobody else has touched, and about nothing else.
-func holdLane(ctx context.Context, tx pgx.Tx, source uuid.UUID, claim relay.Claim, lane int32) error {
-	for i, mine := range claim.Lanes {
-		if mine != lane {
-			continue
-		}
-		var one int
-		err := tx.QueryRow(ctx, `
-SELECT 1 FROM outbox.lane WHERE source = $1 AND lane = $2 AND owner = $3 AND epoch = $4 FOR UPDATE`,
-			source, lane, claim.Owner.ID, claim.Epochs[i]).Scan(&one)
-		if errors.Is(err, pgx.ErrNoRows) {
-			return relay.ErrLeaseLost
-		}
-		if err != nil {
-			return fmt.Errorf("lock lane %d: %w", lane, err)
-		}
-		return nil
-	}
-	return relay.ErrLeaseLost
 }

@@ -62,7 +62,7 @@ func (o *Operator) Parked(ctx context.Context) ([]relay.ParkedKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := failures{db: o.db, row: row}
+	f := newFailures(o.db, row)
 	return f.parkedKeys(ctx, "$2::boolean", true)
 }
 
@@ -219,7 +219,7 @@ SELECT EXISTS (SELECT FROM outbox.lane WHERE source = $1 AND expires_at > clock_
 	}
 	q := newRequests(o.db, row)
 	if size := o.size.Load(); size > 0 {
-		q.size = int(size)
+		q.size = pace(size)
 	}
 	defer func() { o.size.Store(int64(q.size)) }()
 	if competing {

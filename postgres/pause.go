@@ -57,7 +57,7 @@ func (o *Operator) Pauses(ctx context.Context) ([]relay.Pause, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := failures{db: o.db, row: row}
+	f := newFailures(o.db, row)
 	p, err := f.Pauses(ctx)
 	return p.All, err
 }

@@ -41,12 +41,6 @@ const (
 	OutcomeWithdrawn = "withdrawn"
 )
 
-// Limits of what one call carries out. The size of a batch follows the time that batches take: lanes are locked meanwhile, and a renewal of their leases waits.
-const (
-	firstBatch, largestBatch = 500, 5_000
-	quickBatch, slowBatch    = 250 * time.Millisecond, time.Second
-)
-
 // request is an open row of outbox.request.
 type request struct {
 	id   int64
@@ -66,7 +60,7 @@ type requests struct {
 	// after is the last request that was looked at in this round; what was not ready is looked at again in the next one.
 	after int64
 	// size is how many requests the next batch takes.
-	size int
+	size pace
 }
 
 func newRequests(db runner, row sourceRow) *requests {
@@ -112,7 +106,7 @@ func (q *requests) next(ctx context.Context, lanes []int32, ready func([]relay.K
 	if err != nil {
 		return relay.Carried{}, fmt.Errorf("read the requests for %s: %w", q.row.table, err)
 	}
-	full := len(batch) == q.size
+	full := len(batch) == int(q.size)
 	if q.after = 0; full {
 		q.after = batch[len(batch)-1].id
 	}
@@ -177,14 +171,4 @@ func onlyReady(batch []request, ready func([]relay.Key) []relay.Key) []request {
 		idle[key] = true
 	}
 	return slices.DeleteFunc(batch, func(r request) bool { return !idle[r.key] })
-}
-
-// learn sets the size of the next batch by the time that this one took.
-func (q *requests) learn(took time.Duration, full bool) {
-	switch {
-	case took > slowBatch:
-		q.size = max(1, q.size/4)
-	case took < quickBatch && full:
-		q.size = min(2*q.size, largestBatch)
-	}
 }

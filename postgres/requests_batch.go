@@ -87,7 +87,7 @@ func (q *requests) carryOut(ctx context.Context, rs []request, full bool, hold g
 		done = carried(rs, replies)
 		return closeRequests(ctx, tx, rs, replies)
 	})
-	q.learn(q.now().Sub(began), full)
+	q.size.learn(q.now().Sub(began), full)
 	if isBusy(err) && ctx.Err() == nil {
 		// Somebody has a lane or a request locked; the next look tries again.
 		return relay.Carried{}, nil
@@ -250,7 +250,10 @@ func (b *batch) explain(verb string, err error) string {
 	return err.Error()
 }
 
-// holdLanes locks the lanes of the keys in a transaction that decides something, and refuses when the claim does not hold one of them any more; see holdLane.
+// holdLanes locks the lanes of the keys in a transaction that decides something, and refuses when the claim does not hold one of them any more.
+//
+// Owner and epoch are enough, whether or not the leases have run out: nobody takes a lane without raising its epoch, and nobody takes it while it
+// is locked here. So a relay that wakes up late can still decide about what nobody else has touched, and about nothing else.
 func holdLanes(ctx context.Context, tx pgx.Tx, row sourceRow, claim relay.Claim, keys []relay.Key) error {
 	need := newLaneSet(row.lanes, nil)
 	for _, key := range keys {

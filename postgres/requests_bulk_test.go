@@ -209,23 +209,23 @@ func TestStagesKeepTheOrderOfAKey(t *testing.T) {
 // The size of a batch follows the time that batches take: lanes are locked meanwhile.
 func TestTheSizeOfABatchFollowsItsTime(t *testing.T) {
 	t.Parallel()
-	q := newRequests(nil, sourceRow{})
+	size := newRequests(nil, sourceRow{}).size
 	for _, step := range []struct {
 		took time.Duration
 		full bool
-		want int
+		want pace
 	}{{time.Millisecond, true, 1000}, {time.Millisecond, false, 1000}, {500 * time.Millisecond, true, 1000}, {2 * time.Second, true, 250}, {time.Millisecond, true, 500}} {
-		q.learn(step.took, step.full)
-		same(t, "size", q.size, step.want)
+		size.learn(step.took, step.full)
+		same(t, "size", size, step.want)
 	}
 	for range 20 {
-		q.learn(time.Minute, true)
+		size.learn(time.Minute, true)
 	}
-	same(t, "smallest", q.size, 1)
+	same(t, "smallest", size, pace(1))
 	for range 20 {
-		q.learn(0, true)
+		size.learn(0, true)
 	}
-	same(t, "largest", q.size, largestBatch)
+	same(t, "largest", size, pace(largestBatch))
 }
 
 // The statement that moves events must go by index with no statistics, with old ones and with fresh ones.

@@ -127,7 +127,7 @@ func (s *Source) begin(ctx context.Context) (*opened, []string, error) {
 		reader:   newReader(s.read, s.locks, found.row, own),
 		settler:  newSettler(s.settle, found.row, s.cfg.Settle),
 		leases:   &leases{db: s.lease, row: found.row},
-		failures: &failures{db: s.state, row: found.row},
+		failures: newFailures(s.state, found.row),
 		requests: newRequests(s.state, found.row),
 	}, found.warnings, nil
 }
@@ -300,12 +300,12 @@ func (s *Source) Failing(ctx context.Context, lanes []int32) ([]relay.Failing, e
 }
 
 // Retry implements [relay.Attempts].
-func (s *Source) Retry(ctx context.Context, claim relay.Claim, e relay.FailedEvent, wait time.Duration) error {
-	o, err := s.now("write down a failed event of")
+func (s *Source) Retry(ctx context.Context, claim relay.Claim, failed []relay.RetriedEvent) error {
+	o, err := s.now("write down failed events of")
 	if err != nil {
 		return err
 	}
-	return o.failures.Retry(ctx, claim, e, wait)
+	return o.failures.Retry(ctx, claim, failed)
 }
 
 // Due implements [relay.Attempts].
@@ -318,12 +318,12 @@ func (s *Source) Due(ctx context.Context, claim relay.Claim) ([]relay.Failing, e
 }
 
 // Bury implements [relay.Attempts].
-func (s *Source) Bury(ctx context.Context, claim relay.Claim, d relay.DeadEvent) (buried bool, err error) {
-	o, err := s.now("bury an event of")
+func (s *Source) Bury(ctx context.Context, claim relay.Claim, dead []relay.DeadEvent) (became []relay.Burial, err error) {
+	o, err := s.now("bury events of")
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	return o.failures.Bury(ctx, claim, d)
+	return o.failures.Bury(ctx, claim, dead)
 }
 
 // Begin implements [relay.Attempts].

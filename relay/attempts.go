@@ -12,15 +12,15 @@ import (
 type Attempts interface {
 	// Failing returns the records of the given lanes, and removes those whose events are not unpublished any more.
 	Failing(ctx context.Context, lanes []int32) ([]Failing, error)
-	// Retry writes down a failed attempt, and that the next one is due after wait, by the database's clock.
-	Retry(ctx context.Context, claim Claim, f FailedEvent, wait time.Duration) error
+	// Retry writes down failed attempts, and when the next ones are due, by the database's clock. After an error nothing is known of the events; one that the
+	// database refuses does not keep the others from being written down.
+	Retry(ctx context.Context, claim Claim, failed []RetriedEvent) error
 	// Due returns which events of the claim's lanes are to be tried again now: their time has come, by the database's clock. It returns each only once, so that
 	// several relays do not try more often than one.
 	Due(ctx context.Context, claim Claim) ([]Failing, error)
-	// Bury writes down a failed attempt and moves the event whole to the dead ones, in one statement. It returns false when the event is not unpublished
-	// any more: somebody has settled or removed it meanwhile. An error that is a *RefusedError is the database's answer to this event, and to try again is no use;
-	// with ErrLocked it is of use, in a while. Neither is waited for: the lane must not be held up by a row.
-	Bury(ctx context.Context, claim Claim, d DeadEvent) (buried bool, err error)
+	// Bury writes down failed attempts and moves the events whole to the dead ones. It takes as many of them, from the first on, as a moment allows, and returns what became of
+	// each of those; the others are given again. No row is waited for: the lanes must not be held up by one. After an error nothing is known of the events.
+	Bury(ctx context.Context, claim Claim, dead []DeadEvent) (became []Burial, err error)
 	// Begin writes down that events of the claim's lanes are about to be published, before anything of them is made: one attempt each, as if it had ended the
 	// relay. Clear takes that back, or the whole record of an event that is in Kafka.
 	Begin(ctx context.Context, claim Claim, events []*Event) error
@@ -54,6 +54,12 @@ type FailedEvent struct {
 	Code, Reason string
 }
 
+// RetriedEvent is an event that is to be tried again, after Wait.
+type RetriedEvent struct {
+	FailedEvent
+	Wait time.Duration
+}
+
 // DeadEvent is an event that is given up.
 type DeadEvent struct {
 	FailedEvent
@@ -61,6 +67,14 @@ type DeadEvent struct {
 	By string
 	// Letter is where it is in a dead-letter topic; nil when it was sent to none.
 	Letter *Place
+}
+
+// Burial is what became of an event that [Attempts.Bury] has taken.
+type Burial struct {
+	// Moved tells that it is with the dead ones. Without that and without an error, it is not unpublished any more: somebody has settled or removed it meanwhile.
+	Moved bool
+	// Err, when it is a *RefusedError, is the database's answer to this event, and to try again is no use; with ErrLocked it is of use, in a while.
+	Err error
 }
 
 // Place is where a record is in Kafka.
@@ -78,7 +92,7 @@ func (p Place) String() string {
 	return fmt.Sprintf("%s, partition %d, offset %d", p.Topic, p.Partition, p.Offset)
 }
 
-// ErrLocked tells that somebody else has the row locked.
+// ErrLocked tells that somebody else has the row locked, or that there was no time for it.
 var ErrLocked = errors.New("somebody else has the row locked")
 
 // RefusedError is the database's refusal of a change that waiting does not mend, such as a missing right.

@@ -3,9 +3,7 @@ package relay
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -129,7 +127,7 @@ func (t *term) decide(ctx context.Context, o outcome) error {
 	p, made := t.cfg.policyOf(f.Topic), t.attempts.failed(f.Event)
 	switch most := p.attempts(o.err); {
 	case made < most:
-		return t.retryLater(ctx, f, made, most, p.backoff(made, t.cfg.jitter))
+		return t.retryLater(ctx, retried{RetriedEvent{f, p.backoff(made, t.cfg.jitter)}, made, most})
 	case p.OnFailure == Park:
 		return t.park(ctx, f)
 	case p.DeadLetterTopic != "" && p.letterTopic(f.Topic) == f.Topic:
@@ -144,30 +142,21 @@ func (t *term) decide(ctx context.Context, o outcome) error {
 	return t.bury(ctx, f, nil)
 }
 
-// retryLater lets the key wait for the event's next attempt.
-func (t *term) retryLater(ctx context.Context, f FailedEvent, made, most int, wait time.Duration) error {
-	if err := t.source.Retry(ctx, t.keeper.current(), f, wait); err != nil {
-		return fmt.Errorf("write down failed event: %w", err)
-	}
-	t.gate.delay(f.Key)
-	t.gate.decided(f.Key)
-	t.attempts.lookAt(t.cfg.now().Add(wait))
-	t.lines.retried.say(ctx, f, "attempt", made, "of", most, "again_in", engine.Rounded(wait).String())
-	return nil
-}
-
 // tryAgain lets the keys go on whose events' time has come. The database decides that; this process's clock says only when to ask.
 func (t *term) tryAgain(ctx context.Context) error {
 	now := t.cfg.now()
 	if t.gate.delayedKeys() == 0 || !t.attempts.takeDue(now) {
 		return nil
 	}
-	due, err := t.source.Due(ctx, t.keeper.current())
-	if err != nil {
-		return fmt.Errorf("look for events to be tried again: %w", err)
-	}
-	for _, f := range due {
-		t.gate.hasten(f.Key)
+	for until, more := now.Add(decideFor), true; more && t.cfg.now().Before(until); {
+		due, err := t.source.Due(ctx, t.keeper.current())
+		if err != nil {
+			return fmt.Errorf("look for events to be tried again: %w", err)
+		}
+		for _, f := range due {
+			t.gate.hasten(f.Key)
+		}
+		more = len(due) > 0
 	}
 	if t.gate.delayedKeys() > 0 {
 		t.attempts.lookAt(now.Add(t.cfg.LookInterval))
@@ -183,71 +172,6 @@ func (t *term) clearPublished(ctx context.Context) error {
 	}
 	if err := t.source.Clear(ctx, published, nil); err != nil {
 		return fmt.Errorf("forget failed attempts: %w", err)
-	}
-	return nil
-}
-
-// bury moves the event to the dead ones, and its key goes on behind it. sent is where its letter is, nil when there is none. What the database refuses stops the key
-// after all.
-func (t *term) bury(ctx context.Context, f FailedEvent, sent *Place) error {
-	_, err := t.source.Bury(ctx, t.keeper.current(), DeadEvent{FailedEvent: f, By: "relay " + t.owner.Name, Letter: sent})
-	if errors.Is(err, ErrLocked) {
-		t.buryLater(f, sent)
-		return nil
-	}
-	var refused *RefusedError
-	if errors.As(err, &refused) {
-		if sent != nil {
-			f.Reason = fmt.Sprintf("%s; it is in the dead-letter topic %s", f.Reason, sent)
-		}
-		f.Reason = fmt.Sprintf("%s; it should be moved to the dead events, and cannot be: %v", f.Reason, refused)
-		return t.park(ctx, f)
-	}
-	if err != nil {
-		return fmt.Errorf("bury event: %w", err)
-	}
-	t.attempts.forget(f.Event)
-	t.counters.dead.Add(1)
-	var letter []any
-	if sent != nil {
-		letter = []any{"dead_letter", sent.String()}
-	}
-	t.lines.buried.say(ctx, f, letter...)
-	t.gate.decided(f.Key)
-	t.gate.unpark(f.Key)
-	return nil
-}
-
-// unburied is an event whose row is locked; sent is where its letter is, nil when there is none.
-type unburied struct {
-	FailedEvent
-	sent *Place
-}
-
-// buryLater keeps the event for buryAgain. Its letter is not sent another time meanwhile.
-func (t *term) buryLater(f FailedEvent, sent *Place) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.unburied = append(t.unburied, unburied{f, sent})
-}
-
-// buryAgain moves the events whose rows were locked, up to the first that still is: it goes behind the others.
-func (t *term) buryAgain(ctx context.Context) error {
-	t.mu.Lock()
-	rest := t.unburied
-	t.unburied = nil
-	t.mu.Unlock()
-	for i, u := range rest {
-		err := t.bury(ctx, u.FailedEvent, u.sent)
-		t.mu.Lock()
-		locked := len(t.unburied) > 0
-		if locked || err != nil {
-			t.unburied = append(slices.Clone(rest[i+1:]), t.unburied...)
-		}
-		t.mu.Unlock()
-		if locked || err != nil {
-			return err
-		}
 	}
 	return nil
 }

@@ -25,13 +25,26 @@ func (t *term) decideFailed(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := t.writeParked(ctx); err != nil {
+	if err := t.writeDecided(ctx, until); err != nil {
 		return err
 	}
-	if more {
+	if more || len(t.toBury) > 0 {
 		t.toPark.set()
 	}
 	return t.clearPublished(ctx)
+}
+
+// writeDecided writes down what was decided; of what is to be moved, a part at least.
+func (t *term) writeDecided(ctx context.Context, until time.Time) error {
+	if err := t.writeRetried(ctx); err != nil {
+		return err
+	}
+	for first := true; len(t.toBury) > 0 && (first || t.cfg.now().Before(until)); first = false {
+		if err := t.writeBuried(ctx); err != nil {
+			return err
+		}
+	}
+	return t.writeParked(ctx)
 }
 
 // decideNext goes on with one event that has failed and with one letter that was answered, so that neither waits for all of the others. It returns false when there are none.
@@ -78,7 +91,7 @@ func (t *term) decideRest(ctx context.Context) error {
 func (t *term) unfinished() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return len(t.failed) + t.letters + len(t.answers)
+	return len(t.failed) + t.letters + len(t.answers) + len(t.toBury)
 }
 
 // park has it written down that the key stops at this event: together with others, and at the latest when the turn ends.

@@ -24,8 +24,9 @@ type fakeAttempts struct {
 	dead    []DeadEvent
 	// keeps tells that the table lets no row be deleted.
 	keeps bool
-	// rowLocked tells that somebody has its rows locked.
-	rowLocked bool
+	// rowLocked tells that somebody has its rows locked; rowsLocked are those, nil for all.
+	rowLocked  bool
+	rowsLocked []Ref
 }
 
 func (f *fakeTable) failingOf(key Key, ref Ref) *fakeFailing {
@@ -65,11 +66,15 @@ func (f *fakeTable) record(ref Ref) (fakeFailing, bool) {
 	return *r, true
 }
 
-// lockRows locks or frees the rows for those who would move them.
-func (f *fakeTable) lockRows(locked bool) {
+// lockRows locks or frees rows, or all, for those who would move them.
+func (f *fakeTable) lockRows(locked bool, rows ...Ref) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.rowLocked = locked
+	f.rowLocked, f.rowsLocked = locked, rows
+}
+
+func (f *fakeTable) locked(ref Ref) bool {
+	return f.rowLocked && (len(f.rowsLocked) == 0 || slices.Contains(f.rowsLocked, ref))
 }
 
 func (f *fakeTable) deadEvents() []DeadEvent {
@@ -96,12 +101,16 @@ func (s *fakeSource) Failing(ctx context.Context, lanes []int32) (all []Failing,
 	return all, err
 }
 
-func (s *fakeSource) Retry(ctx context.Context, c Claim, e FailedEvent, wait time.Duration) error {
+func (s *fakeSource) Retry(ctx context.Context, c Claim, failed []RetriedEvent) error {
 	return s.call(ctx, "retry", func() error {
-		if err := s.ownsLane(c, s.table.lane(e.Key)); err != nil {
-			return err
+		for _, e := range failed {
+			if err := s.ownsLane(c, s.table.lane(e.Key)); err != nil {
+				return err
+			}
 		}
-		s.table.fail(e).due = time.Now().Add(wait)
+		for _, e := range failed {
+			s.table.fail(e.FailedEvent).due = time.Now().Add(e.Wait)
+		}
 		return nil
 	})
 }
@@ -119,27 +128,43 @@ func (s *fakeSource) Due(ctx context.Context, c Claim) (due []Failing, err error
 	return due, err
 }
 
-func (s *fakeSource) Bury(ctx context.Context, c Claim, d DeadEvent) (buried bool, err error) {
+// buriedAtOnce is how many events a fake takes at most; fewer than the relay gives.
+const buriedAtOnce = 300
+
+func (s *fakeSource) Bury(ctx context.Context, c Claim, dead []DeadEvent) (became []Burial, err error) {
+	dead = dead[:min(len(dead), buriedAtOnce)]
 	err = s.call(ctx, "bury", func() error {
-		if err := s.ownsLane(c, s.table.lane(d.Key)); err != nil {
-			return err
+		for _, d := range dead {
+			if err := s.ownsLane(c, s.table.lane(d.Key)); err != nil {
+				return err
+			}
 		}
-		if s.table.rowLocked {
-			return ErrLocked
-		}
-		if s.table.keeps {
-			return &RefusedError{errors.New("permission denied")}
-		}
-		row := s.table.row(d.Event)
-		buried = !row.published
-		if buried {
-			row.published = true
-			s.table.dead = append(s.table.dead, d)
-			delete(s.table.failing, d.Event)
+		for _, d := range dead {
+			became = append(became, s.table.bury(d))
 		}
 		return nil
 	})
-	return buried, err
+	if err != nil {
+		return nil, err
+	}
+	return became, nil
+}
+
+func (f *fakeTable) bury(d DeadEvent) Burial {
+	if f.locked(d.Event) {
+		return Burial{Err: ErrLocked}
+	}
+	if f.keeps {
+		return Burial{Err: &RefusedError{errors.New("permission denied")}}
+	}
+	row := f.row(d.Event)
+	if row.published {
+		return Burial{}
+	}
+	row.published = true
+	f.dead = append(f.dead, d)
+	delete(f.failing, d.Event)
+	return Burial{Moved: true}
 }
 
 // Topics implements [TopicLister].

@@ -33,7 +33,7 @@ func (t *term) housekeep(stop, work, finish context.Context) error {
 		select {
 		case <-ctx.Done():
 			<-stop.Done()
-			err = errors.Join(t.decideRest(finish), t.buryAgain(finish), t.writeParked(finish), held.write(finish))
+			err = errors.Join(t.decideRest(finish), t.buryLocked(finish), held.write(finish))
 			t.lines.close(finish)
 			return err
 		case <-t.toPark:
@@ -50,7 +50,7 @@ func (t *term) housekeep(stop, work, finish context.Context) error {
 			silent = t.noteSilence(silent)
 			probe.ask(ctx)
 			t.lines.tick(ctx)
-			err = errors.Join(t.tryAgain(ctx), t.buryAgain(finish), t.writeParked(finish), held.write(ctx))
+			err = errors.Join(t.tryAgain(ctx), t.buryLocked(finish), held.write(ctx))
 		}
 		if err != nil && ctx.Err() == nil {
 			t.lines.close(finish)

@@ -26,8 +26,7 @@ type term struct {
 	// letters counts those that have no outcome; answers are the outcomes of others.
 	letters int
 	answers []answered
-	// unburied are given up and could not be moved yet: their rows were locked.
-	unburied []unburied
+	decided
 	// toStop are events whose keys are to be parked, no key twice; housekeeping alone touches it.
 	toStop []FailedEvent
 	// gained are lanes that were claimed and whose parked keys are to be read.
