@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -351,4 +353,46 @@ func TestLanesThatWereNotGivenBackAreSaidToBeAbandoned(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, "abandoned lanes after a stop", claim(t, s, owner("c")).Abandoned, nil)
+}
+
+// retriedOnes writes an event of each of n keys, and returns them as events that are tried again.
+func retriedOnes(t *testing.T, db *pgxpool.Pool, n int) (failed []relay.RetriedEvent) {
+	t.Helper()
+	for i, d := range deadOnes(t, db, n) {
+		failed = append(failed, relay.RetriedEvent{FailedEvent: d.FailedEvent, Wait: time.Duration(i) * time.Hour})
+	}
+	return failed
+}
+
+func TestManyFailedAttemptsAreWrittenDownInOneTransaction(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	c := claim(t, s, owner("a"))
+	events := retriedOnes(t, db, 40)
+	slices.Reverse(events)
+	if err := s.Retry(t.Context(), c, events); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "records", queryOne[int](t, db, `
+SELECT count(*) FROM outbox.failure WHERE partition_key = 'key ' || (id - 1) AND attempts = 1 AND last_error = 'CODE_' || (id - 1) || ': because of CODE_' || (id - 1)
+AND next_attempt_at - clock_timestamp() BETWEEN (id - 1) * interval '1 hour' - interval '10 min' AND (id - 1) * interval '1 hour'`), 40)
+	same(t, "transactions", queryOne[int](t, db, `SELECT count(DISTINCT xmin::text) FROM outbox.failure`), 1)
+}
+
+func TestAttemptThatTheDatabaseRefusesDoesNotKeepTheOthersFromBeingWrittenDown(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	c := claim(t, s, owner("a"))
+	events := retriedOnes(t, db, 11)
+	exec(t, db, `ALTER TABLE outbox.failure ADD CHECK (partition_key <> 'key 7')`)
+	err := s.Retry(t.Context(), c, events)
+	wantText(t, err, "write down 11 failed events of public.outbox_event", fmt.Sprintf("that of topic orders and event %d", events[7].Event.ID), "check constraint")
+	same(t, "records", queryOne[int](t, db, `SELECT count(*) FROM outbox.failure WHERE attempts = 1`), 10)
+	exec(t, db, `UPDATE outbox.lane SET epoch = epoch + 1`)
+	if err := s.Retry(t.Context(), c, events[:2]); !errors.Is(err, relay.ErrLeaseLost) {
+		t.Errorf("Retry with lost lanes = %v, want ErrLeaseLost", err)
+	}
+	same(t, "attempts", queryOne[int](t, db, `SELECT max(attempts) FROM outbox.failure`), 1)
 }

@@ -78,6 +78,114 @@ func TestKeysAreParkedManyAtOnce(t *testing.T) {
 	})
 }
 
+// wantFewCalls counts the calls of an operation while thousands of keys fail.
+func wantFewCalls(t *testing.T, op string, most int64, policies []Policy, done func(w *world, r *running, keys int) bool) {
+	inWorld(t, func(w *world) {
+		const keys = 5_000
+		w.table.insertMany(keys, func(i int) Key { return Key{"orders", fmt.Sprint("key", i)} })
+		var calls atomic.Int64
+		r := w.relay(Config{Policies: policies})
+		r.publisher.fail = func(*Event) error { return failure(ClassEvent) }
+		r.source.before.set(slowly(op, time.Second))
+		r.source.after.set(countCalls(op, &calls))
+		r.start()
+		w.until("all are written down", func() bool { return done(w, r, keys) })
+		r.wantStopped()
+		if n := calls.Load(); n > most {
+			t.Errorf("%d events took %d calls, want %d at most", keys, n, most)
+		}
+	})
+}
+
+func TestEventsAreGivenUpManyAtOnce(t *testing.T) {
+	for name, policies := range map[string][]Policy{"skipped": {{OnFailure: Skip}}, "sent": deadLetter("dead")} {
+		t.Run(name, func(t *testing.T) {
+			wantFewCalls(t, "bury", 30, policies, func(w *world, r *running, keys int) bool {
+				return len(w.table.deadEvents()) == keys && r.Stats().Dead == int64(keys)
+			})
+		})
+	}
+}
+
+func TestFailedAttemptsAreWrittenDownManyAtOnce(t *testing.T) {
+	policies := []Policy{{MaxAttempts: 2, MinBackoff: time.Hour, MaxBackoff: time.Hour}}
+	wantFewCalls(t, "retry", 10, policies, func(_ *world, r *running, keys int) bool { return r.Stats().DelayedKeys == keys })
+}
+
+// Those whose rows are free do not wait for the others, nor does anything that fails later.
+func TestEventsWhoseRowsAreLockedHoldUpNoOthers(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const keys = 1_000
+		var locked []Ref
+		for i, e := range w.table.insertMany(keys, func(i int) Key { return Key{"orders", fmt.Sprint("key", i)} }) {
+			if i%10 == 0 {
+				locked = append(locked, e.Ref())
+			}
+		}
+		w.table.lockRows(true, locked...)
+		r := w.relay(Config{Policies: []Policy{{OnFailure: Skip}}})
+		r.publisher.fail = func(*Event) error { return failure(ClassEvent) }
+		r.start()
+		w.until("the free ones are moved", func() bool { return len(w.table.deadEvents()) == keys-len(locked) })
+		after(time.Minute)
+		w.table.insert(keyB)
+		w.until("a later one is moved", func() bool { return len(w.table.deadEvents()) == keys-len(locked)+1 })
+		w.table.lockRows(true, locked[1:]...)
+		w.until("the one that is free now is moved", func() bool { return len(w.table.deadEvents()) == keys-len(locked)+2 })
+		w.table.lockRows(false)
+		w.until("all are moved", func() bool { return len(w.table.deadEvents()) == keys+1 })
+		r.wantStopped()
+		if n := r.Stats().Dead; n != keys+1 {
+			t.Errorf("%d dead events are counted, want %d", n, keys+1)
+		}
+	})
+}
+
+// A stop in the middle moves the rest: their letters are sent already.
+func TestAStopMovesAllThatIsGivenUp(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const keys = 2_500
+		w.table.insertMany(keys, func(i int) Key { return Key{"orders", fmt.Sprint("key", i)} })
+		r := w.relay(Config{Policies: deadLetter("dead")})
+		r.publisher.fail = func(*Event) error { return failure(ClassEvent) }
+		r.source.before.set(slowly("bury", 500*time.Millisecond))
+		r.start()
+		w.until("all have failed", func() bool { return r.Stats().Errors[ClassEvent] == keys })
+		if n := len(w.table.deadEvents()); n == keys {
+			t.Fatal("all events are moved already")
+		}
+		r.wantStopped()
+		if n := len(w.table.deadEvents()); n != keys {
+			t.Errorf("%d of %d events are moved", n, keys)
+		}
+	})
+}
+
+// An event that somebody else has settled or removed meanwhile is not counted among the dead, and its key goes on.
+func TestEventThatIsGoneBeforeItIsMovedIsNotDead(t *testing.T) {
+	inWorld(t, func(w *world) {
+		bad := w.table.insert(keyA)
+		w.table.insert(keyA)
+		r := w.relay(Config{Policies: []Policy{{OnFailure: Skip}}})
+		r.publisher.fail = rejects(bad)
+		r.source.before.set(func(_ context.Context, op string) error {
+			if op == "bury" {
+				w.table.mu.Lock()
+				w.table.row(bad.Ref()).published = true
+				w.table.mu.Unlock()
+			}
+			return nil
+		})
+		r.start()
+		w.untilPublished()
+		r.wantStopped()
+		w.wantRecords(keyA, bad.ID+1)
+		if n := r.Stats().Dead; n != 0 || r.log.count("event given up") != 0 {
+			t.Errorf("%d dead events, %d lines", n, r.log.count("event given up"))
+		}
+	})
+}
+
 // An operator may give an event up before it is written down that it stops its key.
 func TestKeyWhoseEventIsGoneBeforeItIsParkedGoesOn(t *testing.T) {
 	inWorld(t, func(w *world) {
