@@ -117,9 +117,9 @@ func (b *burying) lookAt(ctx context.Context, tx pgx.Tx, left []grave) error {
 		ids[i], eventIDs[i], topics[i], keys[i] = g.ref.ID, g.ref.EventID.String(), g.key.Topic, g.key.PartitionKey
 	}
 	rows, err := tx.Query(ctx, fmt.Sprintf(`
-SELECT u.n, (t.topic::text = u.topic AND t.partition_key::text = u.key) IS TRUE
-FROM unnest($1::bigint[], $2::text[]::uuid[], $3::text[], $4::text[]) WITH ORDINALITY u(id, event_id, topic, key, n)
-JOIN %s t ON t.id = u.id AND (t.event_id = u.event_id) IS TRUE WHERE t.published_at IS NULL`, b.row.table.sql()), ids, eventIDs, topics, keys)
+SELECT u.n, t.same FROM unnest($1::bigint[], $2::text[]::uuid[], $3::text[], $4::text[]) WITH ORDINALITY u(id, event_id, topic, key, n) CROSS JOIN LATERAL (
+    SELECT (t.topic::text = u.topic AND t.partition_key::text = u.key) IS TRUE AS same FROM %s t
+    WHERE t.id = u.id AND (t.event_id = u.event_id) IS TRUE AND t.published_at IS NULL OFFSET 0) t`, b.row.table.sql()), ids, eventIDs, topics, keys)
 	if err != nil {
 		return fmt.Errorf("look at the rows: %w", err)
 	}

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -86,13 +87,28 @@ SELECT source, id, event_id, topic, partition_key, lane, 1, 'no', now() + interv
 			return len(u.refs), err
 		}},
 		{"park", func(ctx context.Context, tx pgx.Tx) (int, error) {
-			gone, err := (&parking{failures: &failures{oneConn{conn}, row}, tx: tx}).park(ctx, tx, parked)
-			return named - len(gone), err
+			p := &parking{failures: newFailures(oneConn{conn}, row)}
+			err := p.park(ctx, tx, parked)
+			return named - len(p.gone), err
 		}},
 		{"bury", func(ctx context.Context, tx pgx.Tx) (n int, err error) {
 			became, err := bury(ctx, tx, row, deaths)
 			for _, b := range became {
 				if b.moved {
+					n++
+				}
+			}
+			return n, err
+		}},
+		{"look at what was not buried", func(ctx context.Context, tx pgx.Tx) (n int, err error) {
+			b := &burying{failures: newFailures(oneConn{conn}, row), became: make([]relay.Burial, named)}
+			graves := make([]grave, named)
+			for i, d := range deaths {
+				graves[i] = grave{d, i}
+			}
+			err = b.lookAt(ctx, tx, graves)
+			for _, became := range b.became {
+				if errors.Is(became.Err, relay.ErrLocked) {
 					n++
 				}
 			}
