@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -392,20 +391,4 @@ func (s *Service) runJob(ctx context.Context, a Actor, audit int64, b Bulk, p Pl
 	r.Failed += named.Failed
 	r.Reasons = append(r.Reasons, named.Reasons...)
 	return r, err
-}
-
-// Cancel cancels a job, wherever it runs. What is carried out by then stays done. The reason, which may be empty, goes into the audit.
-func (s *Service) Cancel(ctx context.Context, a Actor, id int64, reason string) error {
-	if id <= 0 {
-		return Refuse(CodeInvalid, "job %d: want the id of a job; outbox jobs list shows them", id)
-	}
-	if !storable(reason) {
-		return Refuse(CodeInvalid, "the reason is no UTF-8, or holds a NUL")
-	}
-	return s.audited(ctx, a, VerbCancel, map[string]any{"job": strconv.FormatInt(id, 10)}, reason, func(int64) (change, error) {
-		if err := s.store.CancelJob(ctx, id, a.Name); err != nil {
-			return change{}, err
-		}
-		return change{affected: 1, job: id}, nil
-	})
 }

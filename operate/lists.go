@@ -171,6 +171,26 @@ func (q JobQuery) normalized() (JobQuery, error) {
 type JobPage struct {
 	Jobs []JobEntry `json:"jobs"`
 	Next string     `json:"next,omitempty"`
+	// Requests are the open ones that belong to no job, the oldest first, at most [MaxOpenRequests] of them: in the first page of a list of running jobs, or of all. MoreRequests
+	// tells that there are more.
+	Requests     []OpenRequest `json:"requests,omitempty"`
+	MoreRequests bool          `json:"more_requests,omitempty"`
+}
+
+// MaxOpenRequests is how many open requests a page of jobs names.
+const MaxOpenRequests = 100
+
+// OpenRequest is a change of one event or key that is not carried out yet: its command waits for that, or was killed.
+type OpenRequest struct {
+	ID           int64  `json:"id,string"`
+	Verb         string `json:"verb"`
+	Topic        string `json:"topic"`
+	PartitionKey string `json:"partition_key"`
+	// Event is nil when it is about the key.
+	Event  *Ref      `json:"event,omitempty"`
+	Actor  string    `json:"actor"`
+	Reason string    `json:"reason"`
+	At     time.Time `json:"at"`
 }
 
 // JobEntry is a change of many things, as it stands.

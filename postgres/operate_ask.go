@@ -131,30 +131,6 @@ func (s *Store) Answer(ctx context.Context, request int64) (operate.Answer, erro
 	return operate.Answer{Text: out.Text, Problem: out.Problem}, err
 }
 
-// Withdraw implements [operate.Requests].
-func (s *Store) Withdraw(ctx context.Context, request int64, by string) (a operate.Answer, withdrawn bool, err error) {
-	err = s.change(ctx, "take a request back", func(ctx context.Context, l survey) error {
-		// It waits for a relay that is carrying the request out, and then finds it done.
-		tag, err := l.tx.Exec(ctx, `
-UPDATE outbox.request SET done_at = clock_timestamp(), outcome = $3, error = $4 WHERE source = $1::text::uuid AND id = $2::bigint AND done_at IS NULL`,
-			l.row.id.String(), request, OutcomeWithdrawn, l.row.storable("taken back by "+by))
-		withdrawn = err == nil && tag.RowsAffected() > 0
-		return err
-	})
-	if err != nil || withdrawn {
-		return operate.Answer{}, withdrawn, err
-	}
-	row, err := s.source(ctx)
-	if err != nil {
-		return operate.Answer{}, false, err
-	}
-	out, done, err := s.outcome(ctx, row.id, request)
-	if err == nil && !done {
-		err = fmt.Errorf("request %d of %s is open, and cannot be taken back", request, s.table)
-	}
-	return operate.Answer{Text: out.Text, Problem: out.Problem}, false, err
-}
-
 var _ operate.Changes = (*Store)(nil)
 
 // Pause implements [operate.Changes].

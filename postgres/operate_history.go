@@ -103,9 +103,12 @@ CROSS JOIN LATERAL `+countsOfJob("j.lost")+` c ORDER BY j.id DESC`, strings.Join
 			return operate.JobPage{}, err
 		}
 		found, err := pgx.CollectRows(rows, scanJob)
+		if err != nil {
+			return operate.JobPage{}, err
+		}
 		var p operate.JobPage
 		p.Jobs, p.Next = cutPage(h, found, q.Limit, func(j operate.JobEntry) int64 { return j.ID })
-		return p, err
+		return p, l.addOpenRequests(ctx, q, &p)
 	})
 }
 

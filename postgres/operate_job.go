@@ -12,10 +12,15 @@ import (
 
 // jobGoesOn tells of a row j of outbox.job that somebody runs it. Whoever does says so every few seconds; after half a minute without a word the job is over
 // for good, by the database's clock: its process was killed, or cut off, and nobody waits for what is left of it.
-const jobGoesOn = `(j.state = 'running' AND j.seen_at > clock_timestamp() - interval '30 seconds')`
+var jobGoesOn = goesOn("j")
+
+// goesOn is jobGoesOn for a row of outbox.job that goes by another alias.
+func goesOn(alias string) string {
+	return fmt.Sprintf(`(%[1]s.state = 'running' AND %[1]s.seen_at > clock_timestamp() - interval '30 seconds')`, alias)
+}
 
 // jobLost is the other way for a job to be over than an end that was written down.
-const jobLost = `(j.state = 'running' AND NOT ` + jobGoesOn + `)`
+var jobLost = `(j.state = 'running' AND NOT ` + jobGoesOn + `)`
 
 // noteOfLost says what became of such a job, for people.
 const noteOfLost = `'its command was killed or cut off: nobody has seen it since ' || to_char(j.seen_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC; what was done by then stays done, the rest was left alone'`

@@ -174,19 +174,23 @@ WHERE n.source = $1::uuid AND n.lane = $2::integer AND n.expires_at > now() AND 
 // whyRequested shows what somebody has asked for and is not done yet.
 func (l survey) whyRequested(ctx context.Context, d *operate.EventDetail) ([]operate.Reason, error) {
 	rows, err := l.tx.Query(ctx, `
-SELECT id, verb, requested_by, requested_at FROM outbox.request
+SELECT id, verb, requested_by, requested_at, coalesce(job, 0) FROM outbox.request
 WHERE source = $1::uuid AND done_at IS NULL AND topic = $2 AND partition_key = $3 AND coalesce(event_id = $4::text::uuid, true) ORDER BY id LIMIT 5`,
 		l.row.id.String(), d.Topic, d.PartitionKey, d.EventID.String())
 	if err != nil {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (operate.Reason, error) {
-		var id int64
+		var id, job int64
 		var verb string
 		r := operate.Reason{Code: operate.ReasonRequested}
-		err := row.Scan(&id, &verb, &r.By, &r.Since)
+		err := row.Scan(&id, &verb, &r.By, &r.Since, &job)
 		r.Since = r.Since.UTC()
-		r.Text = fmt.Sprintf("%s asked at %s for %s (request %d), which the owner of its lane has not done yet", r.By, clock(r.Since), verb, id)
+		what, cancel := fmt.Sprintf("request %d", id), fmt.Sprintf("--request %d", id)
+		if job != 0 {
+			what, cancel = fmt.Sprintf("request %d of job %d", id, job), fmt.Sprint(job)
+		}
+		r.Text = fmt.Sprintf("%s asked at %s for %s (%s), which the owner of its lane has not done yet; outbox jobs cancel %s takes that back", r.By, clock(r.Since), verb, what, cancel)
 		return r, err
 	})
 }

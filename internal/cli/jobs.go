@@ -12,9 +12,10 @@ import (
 
 func (a *app) jobs() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "jobs",
-		Short:   "Look at the changes of many events or keys, and cancel them",
-		Long:    `A job is a change of many events or keys that somebody has started.`,
+		Use:   "jobs",
+		Short: "Look at the changes of many events or keys, and cancel them",
+		Long: `A job is a change of many events or keys that somebody has started. A change of one
+event or key is a request without a job, open until a relay has carried it out.`,
 		Example: "  outbox jobs list\n  outbox jobs list --state running --json",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -27,8 +28,11 @@ func (a *app) jobsList() *cobra.Command {
 	var state, verb, actor string
 	var full bool
 	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List jobs, the newest first",
+		Use:   "list",
+		Short: "List jobs, the newest first, and the open requests that belong to none",
+		Long: `list shows a page of jobs, and at its end how to go on. The first page of those that run,
+or of all, also has the open requests that belong to no job: their commands wait for a
+relay to carry them out, or were killed. outbox jobs cancel ends either.`,
 		Example: "  outbox jobs list\n  outbox jobs list --state running --json\n  outbox jobs list --verb replay --actor ann",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := a.refuse(cmd, f.checks()); err != nil {
@@ -68,8 +72,8 @@ func (a *app) jobsList() *cobra.Command {
 
 func (a *app) printJobs(p operate.JobPage, text func(string) string) error {
 	if len(p.Jobs) == 0 {
-		_, err := fmt.Fprintln(a.stdout, "no job matches")
-		return err
+		fmt.Fprintln(a.stdout, "no job matches")
+		return a.printOpenRequests(p, text)
 	}
 	err := a.table("ID\tSTATE\tWHAT\tDONE\tFAILED\tOF\tTO\tWHO\tSTARTED\tLAST SEEN\tNOTE", func(w io.Writer) {
 		for _, j := range p.Jobs {
@@ -79,5 +83,29 @@ func (a *app) printJobs(p operate.JobPage, text func(string) string) error {
 	if err != nil {
 		return err
 	}
-	return a.foot(nil, "", p.Next)
+	if err := a.foot(nil, "", p.Next); err != nil {
+		return err
+	}
+	return a.printOpenRequests(p, text)
+}
+
+// printOpenRequests shows what is asked for and not done, of no job.
+func (a *app) printOpenRequests(p operate.JobPage, text func(string) string) error {
+	if len(p.Requests) == 0 {
+		return nil
+	}
+	which := "open requests that belong to no job"
+	if p.MoreRequests {
+		which = fmt.Sprintf("the oldest %d open requests that belong to no job", len(p.Requests))
+	}
+	fmt.Fprintf(a.stdout, "\n%s, not carried out yet; outbox jobs cancel --request ID takes one back:\n", which)
+	return a.table("REQUEST\tWHAT\tEVENT\tTOPIC\tKEY\tWHO\tSINCE\tREASON", func(w io.Writer) {
+		for _, r := range p.Requests {
+			event := "-"
+			if r.Event != nil {
+				event = fmt.Sprint(r.Event.ID)
+			}
+			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, cell(r.Verb), event, cell(r.Topic), printable(abridged(r.PartitionKey)), cell(r.Actor), moment(r.At), text(r.Reason))
+		}
+	})
 }
