@@ -45,8 +45,8 @@ type remains struct {
 	key relay.Key
 	// keys are those of the event's JSON, sorted: the columns of the table when it died.
 	keys []string
-	// taken tells that a row of the table has the id.
-	taken bool
+	// place is the row of the table that has the id, in words; "" when there is none.
+	place string
 	// parkedAt is the event at which the key is parked; the zero Ref if it is not.
 	parkedAt relay.Ref
 	// letter is the dead-letter topic that it was sent to; "" when there is none.
@@ -86,20 +86,20 @@ func (b *batch) exhume(ctx context.Context, tx pgx.Tx, rs []request, replies []r
 	ids, eventIDs := refsOf(rs)
 	rows, err := tx.Query(ctx, fmt.Sprintf(`
 SELECT u.n, d.id, d.event_id, d.topic, d.partition_key, ARRAY(SELECT k FROM jsonb_object_keys(d.event - '`+deadTexts+`') k ORDER BY k COLLATE "C"),
-    EXISTS (SELECT FROM %s t WHERE t.id = d.id),
+    coalesce((SELECT %s WHERE t.id = d.id), ''),
     coalesce((SELECT p.id FROM outbox.parked_key p WHERE p.source = $1 AND p.key_hash = u.hash), 0),
     coalesce((SELECT p.event_id FROM outbox.parked_key p WHERE p.source = $1 AND p.key_hash = u.hash), '%s'),
     coalesce(d.letter_topic, '')
 FROM unnest($2::bigint[], $3::text[]::uuid[], $4::bytea[]) WITH ORDINALITY u(id, event_id, hash, n)
 JOIN outbox.dead_event d ON d.source = $1 AND d.id = u.id AND d.event_id = u.event_id
-FOR UPDATE OF d SKIP LOCKED`, b.row.table.sql(), uuid.Nil), b.row.id, ids, eventIDs, hashesOf(rs))
+FOR UPDATE OF d SKIP LOCKED`, fmt.Sprintf(placeSQL, b.row.table.sql(), "t"), uuid.Nil), b.row.id, ids, eventIDs, hashesOf(rs))
 	if err != nil {
 		return nil, fmt.Errorf("lock dead events: %w", err)
 	}
 	shapes := map[string][]remains{}
 	var n int
 	var d remains
-	_, err = pgx.ForEachRow(rows, []any{&n, &d.ref.ID, &d.ref.EventID, &d.key.Topic, &d.key.PartitionKey, &d.keys, &d.taken, &d.parkedAt.ID, &d.parkedAt.EventID, &d.letter}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&n, &d.ref.ID, &d.ref.EventID, &d.key.Topic, &d.key.PartitionKey, &d.keys, &d.place, &d.parkedAt.ID, &d.parkedAt.EventID, &d.letter}, func() error {
 		if replies[n-1] = b.judge(rs[n-1], d); replies[n-1].problem == "" {
 			shape := strings.Join(d.keys, "\x00")
 			shapes[shape] = append(shapes[shape], d)
@@ -119,8 +119,9 @@ func (b *batch) judge(r request, d remains) reply {
 	switch {
 	case d.key != r.key:
 		return refused("%s is of another topic or partition key than the request", name)
-	case d.taken:
-		return refused("the table has a row with id %d, so %s cannot come back in its place: the id was issued again, or the event was written again by hand", d.ref.ID, name)
+	case d.place != "":
+		return refused("the table has a row with id %d, so %s cannot come back in its place: the id was issued again, or the event was written again by hand; there stands %s",
+			d.ref.ID, name, d.place)
 	}
 	if gone := without(d.keys, b.columns); len(gone) > 0 {
 		return refused("%s has values for columns that the table does not have any more: %s; add them again, or take them out of outbox.dead_event.event", name, strings.Join(gone, ", "))

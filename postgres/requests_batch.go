@@ -210,6 +210,8 @@ func (b *batch) attempt(ctx context.Context, verb string, rs []request) ([]reply
 	switch {
 	case ctx.Err() != nil, !isBusy(err) && !isRefusal(err) && !isRaised(err) && !errors.Is(err, errKeptOut):
 		return nil, err
+	case verb == VerbRestore && len(rs) == 1 && !isBusy(err):
+		return alike(rs, reply{outcome: OutcomeRefused, problem: b.keptOut(ctx, rs[0], err)}), nil
 	case code(err) == "42501", len(rs) == 1 && !isBusy(err):
 		return alike(rs, reply{outcome: OutcomeRefused, problem: b.explain(verb, err)}), nil
 	case len(rs) == 1:

@@ -1,0 +1,67 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// placeSQL is a sentence of the row %[2]s of the table that stands where another one should go: which event it is, and whether it is published. Keys are left out: in a job,
+// texts that differ in ids alone count as one reason.
+const placeSQL = `format('event %%s (id %%s) of topic %%s, %%s', %[2]s.event_id, %[2]s.id, %[2]s.topic,
+    CASE WHEN %[2]s.published_at IS NULL THEN 'unpublished' ELSE 'published since ' || to_char(%[2]s.published_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END) FROM %[1]s %[2]s`
+
+// keptOut says of an event that was to be restored what of the table refuses the row: the server's words, with the constraint in full and the row that stands in the place, as
+// far as they can be found. It never repeats what the row holds beyond the columns of a key.
+func (b *batch) keptOut(ctx context.Context, r request, err error) string {
+	var refused *pgconn.PgError
+	if r.event == nil || !errors.As(err, &refused) || code(err) == "42501" {
+		return b.explain(VerbRestore, err)
+	}
+	text := fmt.Sprintf("event %s (id %d) cannot come back: %s (SQLSTATE %s)", r.event.EventID, r.event.ID, refused.Message, refused.Code)
+	switch refused.Code {
+	case "23505":
+		text += ": " + refused.Detail + b.standing(ctx, r)
+	case "23503":
+		text += ": " + refused.Detail + "; write that row again first"
+	case "23514":
+		text += b.definition(ctx, refused.ConstraintName) + "; correct outbox.dead_event.event, or the constraint"
+	case "23502":
+		text += fmt.Sprintf("; give column %q a value in outbox.dead_event.event, or a default", refused.ColumnName)
+	default:
+		if refused.Where != "" {
+			text += ": " + refused.Where
+		}
+	}
+	return text
+}
+
+// standing names the row that has the event's id for consumers already: most often the event was written again. Where it cannot be found it says nothing.
+func (b *batch) standing(ctx context.Context, r request) string {
+	place := b.word(ctx, fmt.Sprintf("SELECT "+placeSQL+" WHERE t.event_id = $1::text::uuid LIMIT 1", b.row.table.sql(), "t"), r.event.EventID.String())
+	if place == "" {
+		return ""
+	}
+	return " In its place stands " + place + ": the event was written again; delete that row, or leave the dead event where it is"
+}
+
+// definition is what a constraint of the table demands.
+func (b *batch) definition(ctx context.Context, name string) string {
+	text := b.word(ctx, `SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = $1::text::regclass AND conname = $2::text LIMIT 1`, b.row.table.sql(), name)
+	if text == "" {
+		return ""
+	}
+	return ": " + text
+}
+
+// word reads one text, or "" where that fails: under a savepoint, so that the batch goes on.
+func (b *batch) word(ctx context.Context, sql string, args ...any) (text string) {
+	err := pgx.BeginFunc(ctx, b.tx, func(point pgx.Tx) error { return point.QueryRow(ctx, sql, args...).Scan(&text) })
+	if err != nil {
+		return ""
+	}
+	return text
+}
