@@ -56,6 +56,8 @@ type Plan struct {
 	Missing []string `json:"missing,omitempty"`
 	// Refused are named events to which this cannot be done where they are.
 	Refused []FailedFor `json:"refused,omitempty"`
+	// Overtaken is of a restore: what is known of newer events of the same keys. Only [Service.Plan] looks for them.
+	Overtaken *OvertakenEvents `json:"overtaken,omitempty"`
 	// Notes are what to think of before one agrees.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -171,8 +173,16 @@ func (s *Service) Plan(ctx context.Context, a Actor, b Bulk, progress func(Progr
 	if err != nil {
 		return Plan{}, err
 	}
-	_, p, err := s.plan(ctx, b, progress)
-	return p, err
+	b, p, err := s.plan(ctx, b, progress)
+	if err != nil || b.Verb != VerbRestore || p.Count == 0 {
+		return p, err
+	}
+	found, err := s.overtaken(ctx, b, p.Count)
+	if err != nil {
+		return Plan{}, err
+	}
+	p.Overtaken, p.Notes = &found, append(found.notes(), p.Notes...)
+	return p, nil
 }
 
 // plan counts, and returns the request with the events that it names.
@@ -295,7 +305,7 @@ func (b Bulk) notes() []string {
 			"replayed events come behind those of their keys that were published since",
 		}
 	case VerbRestore:
-		notes := []string{"a restored event comes behind those of its key that were published since it died"}
+		var notes []string
 		if b.Only == nil {
 			notes = append(notes, "one that was sent to a dead-letter topic stays there, too: whoever handles it gets it twice")
 		}

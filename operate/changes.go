@@ -116,6 +116,8 @@ type Answer struct {
 type Matches interface {
 	// Match looks through the next part of what b's filter ranges over, without changing anything. limit is how many rows it may look at.
 	Match(ctx context.Context, b Bulk, after Cursor, limit int) (Matched, error)
+	// OvertakenOf looks behind the next dead events that b, a restore, finds, at most limit of them, and changes nothing. It may end early, with a place to go on.
+	OvertakenOf(ctx context.Context, b Bulk, after Cursor, limit int) (OvertakenPage, error)
 	// AskMatching writes down requests of the job for what Match would find there, at most limit of them.
 	AskMatching(ctx context.Context, job int64, b Bulk, by string, after Cursor, limit int) (Asked, error)
 	// Tally counts the outcomes of the job's requests with ids from first to last. With no relay alive it carries out what is open, for up to a second or so.

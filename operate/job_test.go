@@ -34,6 +34,7 @@ type crowd struct {
 	withdrawn        bool
 	code             string
 	failWithdraw     error
+	failOvertaken    error
 }
 
 func (c *crowd) StartAudit(_ context.Context, a AuditStart) (int64, error) {
@@ -122,6 +123,19 @@ func (c *crowd) Find(context.Context, []Ref) ([]Target, []Ref, error) {
 }
 
 func (c *crowd) Overtaken(context.Context, Target) (Overtaken, error) { return c.overtaken, nil }
+
+func (c *crowd) OvertakenOf(_ context.Context, _ Bulk, at Cursor, limit int) (OvertakenPage, error) {
+	var p OvertakenPage
+	for i := at.ID; i < min(at.ID+int64(limit), c.matches); i++ {
+		answer := []Overtaken{OvertakenYes, OvertakenNo, OvertakenYes, OvertakenUnknown}[i%4]
+		if c.overtaken != "" {
+			answer = c.overtaken
+		}
+		p.Events = append(p.Events, OvertakenEvent{"shop.order", fmt.Sprintf("key %d", i%40), answer})
+	}
+	p.Next = Cursor{ID: at.ID + int64(len(p.Events)), End: at.ID+int64(len(p.Events)) >= c.matches}
+	return p, c.failOvertaken
+}
 
 func (c *crowd) Ask(context.Context, int64, Verb, Target, string, string) (int64, error) {
 	return 1, nil

@@ -34,6 +34,7 @@ type Service struct {
 	store   Store
 	cluster Cluster
 	cfg     Config
+	now     func() time.Time
 }
 
 // New returns the service over a store. cluster may be nil: then what needs Kafka is left out of what is seen, and refused with
@@ -47,7 +48,7 @@ func New(store Store, cluster Cluster, cfg Config) (*Service, error) {
 	if err != nil {
 		return nil, &Error{Code: CodeInvalid, Text: "configure the service", Err: err}
 	}
-	return &Service{store: store, cluster: cluster, cfg: cfg}, nil
+	return &Service{store: store, cluster: cluster, cfg: cfg, now: time.Now}, nil
 }
 
 // look checks that the actor may look, and gives the context of one look.

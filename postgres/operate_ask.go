@@ -82,32 +82,6 @@ func firstOf(candidates []operate.Target, r operate.Ref) (operate.Target, bool) 
 	return operate.Target{}, false
 }
 
-// overtakenWindow is how many newer rows are looked at for those of a key, which no index leads to.
-const overtakenWindow = 200_000
-
-// Overtaken implements [operate.Requests].
-func (s *Store) Overtaken(ctx context.Context, t operate.Target) (operate.Overtaken, error) {
-	var yes, whole bool
-	err := s.change(ctx, "look for newer events of the key", func(ctx context.Context, l survey) error {
-		var q query
-		newer := fmt.Sprintf("SELECT e.topic::text AS topic, e.partition_key::text AS key, e.published_at FROM %s e WHERE e.id > %s ORDER BY e.id LIMIT %d",
-			l.row.table.sql(), q.param(t.ID, "bigint"), overtakenWindow)
-		return l.tx.QueryRow(ctx, fmt.Sprintf(`
-WITH newer AS MATERIALIZED (%s)
-SELECT EXISTS (SELECT FROM newer WHERE topic = %s AND key = %s AND published_at IS NOT NULL), (SELECT count(*) FROM newer) < %d`,
-			newer, q.param(t.Topic, "text"), q.param(t.PartitionKey, "text"), overtakenWindow), q.args...).Scan(&yes, &whole)
-	})
-	switch {
-	case err != nil:
-		return "", err
-	case yes:
-		return operate.OvertakenYes, nil
-	case whole:
-		return operate.OvertakenNo, nil
-	}
-	return operate.OvertakenUnknown, nil
-}
-
 // Ask implements [operate.Requests].
 func (s *Store) Ask(ctx context.Context, audit int64, verb operate.Verb, t operate.Target, by, reason string) (id int64, err error) {
 	key := relay.Key{Topic: t.Topic, PartitionKey: t.PartitionKey}

@@ -174,7 +174,7 @@ func (a *app) describe(out io.Writer, b operate.Bulk, p operate.Plan) {
 	}
 	if p.Count > 0 {
 		for _, n := range p.Notes {
-			fmt.Fprintf(out, "  note: %s\n", n)
+			fmt.Fprintf(out, "  note: %s\n", noteLine(n))
 		}
 	}
 }

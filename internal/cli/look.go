@@ -125,3 +125,6 @@ func plainText(s string) string {
 	}
 	return b.String()
 }
+
+// noteLine is a sentence with texts from the database in it, without what a terminal would obey, in one line.
+func noteLine(s string) string { return strings.ReplaceAll(plainText(s), "\n", `\n`) }

@@ -1,0 +1,63 @@
+package operate
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+)
+
+var allDead = Bulk{Verb: VerbRestore, Events: &EventFilter{}}
+
+func TestThePlanOfARestoreTellsWhatIsOutAlready(t *testing.T) {
+	t.Parallel()
+	p, err := serviceOf(t, &crowd{matches: 12_000}).Plan(t.Context(), ann, allDead, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Of 40 keys every second one is overtaken, and of a fourth of all events nobody can say.
+	o := p.Overtaken
+	if o == nil || o.Events != 6_000 || o.Keys != 20 || o.Unknown != 3_000 || len(o.Named) != overtakenNamed || o.Named[0] != (KeyCount{"shop.order", "key 0", 300}) {
+		t.Fatalf("got %+v", o)
+	}
+	notes := strings.Join(p.Notes, "\n")
+	for _, want := range []string{
+		`newer events of their keys are published already for 6000 of these events, of 20 keys: restored, they come behind them: 300 of key "key 0" of topic shop.order, `, " and 10 more keys\n",
+		"newer events of their keys may be published already for 3000 more",
+	} {
+		if !strings.Contains(notes, want) {
+			t.Errorf("%q lacks %q", notes, want)
+		}
+	}
+}
+
+func TestThePlanOfARestoreSaysWhenNothingIsOut(t *testing.T) {
+	t.Parallel()
+	p, err := serviceOf(t, &crowd{matches: 3, overtaken: OvertakenNo}).Plan(t.Context(), ann, allDead, nil)
+	if err != nil || p.Overtaken.Events+p.Overtaken.Keys+p.Overtaken.Unknown != 0 || p.Notes[0] != "no newer event of their keys is published: they go out in their places" {
+		t.Errorf("got %+v, %+v, %v", p.Overtaken, p.Notes, err)
+	}
+	p, err = serviceOf(t, &crowd{matches: 3}).Plan(t.Context(), ann, Bulk{Verb: VerbSkip, Events: &EventFilter{}, Reason: "x"}, nil)
+	if err != nil || p.Overtaken != nil {
+		t.Errorf("the plan of a skip: %+v, %v", p.Overtaken, err)
+	}
+	_, err = serviceOf(t, &crowd{matches: 3, failOvertaken: errors.New("no luck")}).Plan(t.Context(), ann, allDead, nil)
+	if err == nil || !strings.Contains(err.Error(), "no luck") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// What is not looked at in time is unknown, not well.
+func TestWhatIsNotLookedBehindInTimeIsUnknown(t *testing.T) {
+	t.Parallel()
+	s := serviceOf(t, &crowd{matches: 100_000, overtaken: OvertakenNo})
+	clock := time.Time{}
+	s.now = func() time.Time {
+		clock = clock.Add(overtakenWithin / 3)
+		return clock
+	}
+	p, err := s.Plan(t.Context(), ann, allDead, nil)
+	if err != nil || p.Overtaken.Unknown != 100_000-2*overtakenAtOnce || p.Overtaken.Events != 0 {
+		t.Errorf("got %+v, %v", p.Overtaken, err)
+	}
+}

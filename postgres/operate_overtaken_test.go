@@ -1,0 +1,103 @@
+package postgres
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/outbox-relay/outbox/operate"
+)
+
+// graves are dead events of six keys, three close together and three far from those, each with what follows it in its key: nothing, an unpublished event or a published one.
+func graves(t *testing.T) *desk {
+	t.Helper()
+	d := newDesk(t)
+	for n, published := range []string{"", "NULL", "now()", "", "NULL", "now()"} {
+		id, key := int64(1+300_000*(n/3)+10*(n%3)), string(rune('a'+n))
+		d.event(id, "shop.a", key, "NULL")
+		if published != "" {
+			d.event(id+5, "shop.a", key, published)
+		}
+		d.die(id, "no")
+	}
+	return d
+}
+
+func TestABulkRestoreTellsTheKeysWhoseNewerEventsAreOut(t *testing.T) {
+	t.Parallel()
+	d := graves(t)
+	service, err := operate.New(d.store, nil, operate.Config{LookTimeout: lookTime})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := operate.Bulk{Verb: operate.VerbRestore, Events: &operate.EventFilter{Topic: some("shop.a")}}
+	refs := []operate.Ref{{ID: 21}, {ID: 300_021}, {ID: 1}}
+	for name, c := range map[string]struct {
+		b    operate.Bulk
+		want operate.OvertakenEvents
+	}{
+		"all":      {all, operate.OvertakenEvents{Events: 2, Keys: 2}},
+		"named":    {operate.Bulk{Verb: operate.VerbRestore, Events: &operate.EventFilter{Refs: refs}}, operate.OvertakenEvents{Events: 2, Keys: 2}},
+		"of a key": {operate.Bulk{Verb: operate.VerbRestore, Events: &operate.EventFilter{PartitionKey: some("a")}}, operate.OvertakenEvents{}},
+	} {
+		p, err := service.Plan(t.Context(), ann, c.b, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := *p.Overtaken
+		named := got.Named
+		got.Named = nil
+		if got.Events != c.want.Events || got.Keys != c.want.Keys || got.Unknown != c.want.Unknown || len(named) != int(c.want.Keys) {
+			t.Errorf("%s: got %+v, want %+v", name, p.Overtaken, c.want)
+		}
+		if len(named) > 0 && (named[0].PartitionKey != "c" || named[1].PartitionKey != "f") {
+			t.Errorf("%s: the keys are %+v", name, named)
+		}
+	}
+	same(t, "requests of a plan", queryOne[int](t, d.db, `SELECT count(*) FROM outbox.request`), 0)
+}
+
+// A page that would take too many looks ends early, and the next one goes on there.
+func TestDeadEventsFarApartAreLookedBehindInPages(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.exec(`INSERT INTO outbox.dead_event (source, id, event_id, topic, partition_key, lane, event, code, reason, died_by)
+SELECT $1, i * 30000::bigint, gen_random_uuid(), 't', i::text, 0, '{}', 'DEAD', 'x', 'ann' FROM generate_series(1, 25) i`, d.id)
+	named := operate.Bulk{Verb: operate.VerbRestore, Events: &operate.EventFilter{}, Only: []operate.Target{}}
+	for i := int64(1); i <= 25; i++ {
+		named.Only = append(named.Only, operate.Target{Topic: "t", PartitionKey: "k", ID: i * 30_000, EventID: uuid.New()})
+	}
+	for name, b := range map[string]operate.Bulk{"by filter": {Verb: operate.VerbRestore, Events: &operate.EventFilter{State: operate.StateDead}}, "by name": named} {
+		var sizes []int
+		for at := (operate.Cursor{}); !at.End; {
+			p, err := d.store.OvertakenOf(t.Context(), b, at, 1000)
+			if err != nil || len(sizes) > 9 {
+				t.Fatalf("%s: %v after pages of %v", name, err, sizes)
+			}
+			at = p.Next
+			sizes = append(sizes, len(p.Events))
+			for _, e := range p.Events {
+				if e.Overtaken != operate.OvertakenNo {
+					t.Errorf("%s: %+v, though the table is empty", name, e)
+				}
+			}
+		}
+		same(t, name, sizes, []int{10, 10, 5})
+	}
+}
+
+func TestTheNoteOfAKeyIsOfTheKeyAlone(t *testing.T) {
+	t.Parallel()
+	d := graves(t)
+	d.event(30, "shop.b", "a", "now()")
+	p, err := d.store.OvertakenOf(t.Context(), operate.Bulk{Verb: operate.VerbRestore, Events: &operate.EventFilter{State: operate.StateDead}}, operate.Cursor{}, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, e := range p.Events {
+		out = append(out, e.PartitionKey+" "+string(e.Overtaken))
+	}
+	same(t, "keys", strings.Join(out, ", "), "a no, b no, c yes, d no, e no, f yes")
+}
