@@ -53,11 +53,11 @@ func TestWhatIsNotLookedBehindInTimeIsUnknown(t *testing.T) {
 	s := serviceOf(t, &crowd{matches: 100_000, overtaken: OvertakenNo})
 	clock := time.Time{}
 	s.now = func() time.Time {
-		clock = clock.Add(overtakenWithin / 3)
+		clock = clock.Add(overtakenWithin / 2)
 		return clock
 	}
 	p, err := s.Plan(t.Context(), ann, allDead, nil)
-	if err != nil || p.Overtaken.Unknown != 100_000-2*overtakenAtOnce || p.Overtaken.Events != 0 {
+	if err != nil || p.Overtaken.Unknown != 100_000-overtakenAtOnce || p.Overtaken.Events != 0 {
 		t.Errorf("got %+v, %v", p.Overtaken, err)
 	}
 }
