@@ -75,13 +75,9 @@ func (d *desk) wantNoScan(what string, fn func(context.Context, survey) error) {
 	}
 }
 
-// Every list is by an index, whatever the statistics say: none at all, fresh ones, and those from before a backlog came or went.
-func TestLooksNeverScanTheTable(t *testing.T) {
-	t.Parallel()
-	const rows = 60_000
-	d := newDesk(t)
-	// More rows than these in a window would make every list an end of its stream.
-	d.store.windows = windows{events: 2000, waiting: 1000, dead: 500, keys: 500, topics: 500}
+// grow fills the table with unpublished events, of which every twentieth each is parked, has failed, and is dead in another place.
+func (d *desk) grow(rows int) {
+	d.Helper()
 	d.exec("ALTER TABLE outbox_event SET (autovacuum_enabled = off)")
 	d.exec(`INSERT INTO outbox_event (event_id, aggregate_type, aggregate_id, event_type, payload, topic, partition_key, created_at)
 SELECT gen_random_uuid(), 'Order', i::text, 'order.confirmed.v1', '{"n": 1}', 'shop.order', 'key ' || i, now() - (60000 - i) * interval '1 s' FROM generate_series(1, $1::int) i`, rows)
@@ -91,6 +87,16 @@ SELECT $1, topic, %s, partition_key, 0, id, event_id, event_type, 'MESSAGE_TOO_L
 SELECT $1, id, event_id, topic, partition_key, 0, 1, 'no', now() + interval '1 h' FROM outbox_event WHERE id % 20 = 1`, d.id)
 	d.exec(`INSERT INTO outbox.dead_event (source, id, event_id, topic, partition_key, lane, event, code, reason, died_by)
 SELECT $1, id + 100000, gen_random_uuid(), topic, partition_key, 0, to_jsonb(e), 'SKIPPED', 'nobody wants it', 'ann' FROM outbox_event e WHERE id % 20 = 2`, d.id)
+}
+
+// Every list is by an index, whatever the statistics say: none at all, fresh ones, and those from before a backlog came or went.
+func TestLooksNeverScanTheTable(t *testing.T) {
+	t.Parallel()
+	const rows = 60_000
+	d := newDesk(t)
+	// More rows than these in a window would make every list an end of its stream.
+	d.store.windows = windows{events: 2000, waiting: 1000, dead: 500, keys: 500, topics: 500}
+	d.grow(rows)
 	for _, state := range []struct{ name, sql string }{
 		{"all unpublished, no statistics", "SELECT 1"},
 		{"all unpublished, analyzed", "ANALYZE"},

@@ -55,7 +55,7 @@ func (t *topicCounter) count(ctx context.Context, what, rows string, set func(*o
 		args = append(args, t.row.id.String())
 	}
 	found, err := t.tx.Query(ctx, fmt.Sprintf(`
-SELECT topic, count(*), coalesce(greatest(0, max(extract(epoch FROM now() - created_at)) FILTER (WHERE isfinite(created_at))), 0)::float8, min(id), max(id)
+SELECT topic, count(*), coalesce(greatest(0, extract(epoch FROM now() - min(created_at) FILTER (WHERE isfinite(created_at)))), 0)::float8, min(id), max(id)
 FROM (%s) w GROUP BY topic`, rows), args...)
 	if err != nil {
 		return fmt.Errorf("count %s by topic: %w", what, err)

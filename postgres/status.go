@@ -198,16 +198,25 @@ WITH pending AS MATERIALIZED (
 ), waiting AS (
     SELECT p.topic, k.source IS NOT NULL OR q.source IS NOT NULL OR p.topic::text = ANY (ARRAY(SELECT topic FROM outbox.pause WHERE source = $1 AND scope = 'topic'))
         OR EXISTS (SELECT FROM outbox.pause WHERE source = $1 AND scope = 'source') AS kept,
-        CASE WHEN isfinite(p.created_at) THEN greatest(0, least(extract(epoch FROM now() - p.created_at), 9e9) * 1000000)::bigint ELSE 0 END AS age
+        CASE WHEN isfinite(p.created_at) THEN p.created_at END AS created_at
     FROM pending p LEFT JOIN outbox.parked_key k ON k.source = $1 AND k.topic = p.topic AND k.partition_key = p.partition_key
     LEFT JOIN outbox.pause q ON q.source = $1 AND q.scope = 'key' AND q.topic = p.topic AND q.partition_key = p.partition_key
 )`
+
+// oldestAge is the age of the oldest of the waiting rows, or of those for which a condition holds, in microseconds: computed once, not for each row, which would take
+// longer than to read them.
+func oldestAge(filter string) string {
+	return "coalesce(greatest(0, least(extract(epoch FROM now() - min(created_at)" + filter + "), 9e9) * 1000000)::bigint, 0)"
+}
+
+// notKept leaves out what a parked key or a pause keeps.
+const notKept = " FILTER (WHERE NOT kept)"
 
 func readBacklog(ctx context.Context, tx pgx.Tx, row sourceRow, limit int64) (Backlog, error) {
 	var b Backlog
 	var oldest, eligible, parked int64
 	err := tx.QueryRow(ctx, fmt.Sprintf(pendingSQL+`
-SELECT count(*), coalesce(max(age), 0), coalesce(max(age) FILTER (WHERE NOT kept), 0),
+SELECT count(*), `+oldestAge("")+`, `+oldestAge(notKept)+`,
     (SELECT count(*) FROM outbox.parked_key WHERE source = $1),
     (SELECT coalesce(greatest(0, max(extract(epoch FROM now() - parked_at)) * 1000000), 0)::bigint
      FROM outbox.parked_key WHERE source = $1),
@@ -228,7 +237,7 @@ func readTopics(ctx context.Context, tx pgx.Tx, row sourceRow) ([]TopicStatus, e
 	rows, err := tx.Query(ctx, fmt.Sprintf(pendingSQL+`, keys AS (
     SELECT topic, count(*) AS parked FROM outbox.parked_key WHERE source = $1 GROUP BY topic
 ), counts AS (
-    SELECT topic, count(*) AS pending, max(age) AS oldest, max(age) FILTER (WHERE NOT kept) AS eligible FROM waiting GROUP BY topic
+    SELECT topic, count(*) AS pending, `+oldestAge("")+` AS oldest, `+oldestAge(notKept)+` AS eligible FROM waiting GROUP BY topic
 ), held AS (
     SELECT DISTINCT ON (h.topic) h.topic, h.code, h.reason, h.held_at
     FROM outbox.held_topic h JOIN outbox.relay r ON r.source = h.source AND r.owner = h.owner
