@@ -234,6 +234,7 @@ func TestNoStatementOfAnOperatorScansTheTable(t *testing.T) {
 	d := deskOn(t, test, db)
 	d.store.every = 5 * time.Millisecond
 	d.grow(rows)
+	d.exec("ALTER TABLE outbox_event ADD COLUMN tenant text DEFAULT 'acme'")
 	all := deeds(d.store)
 	var methods []string
 	for i := range reflect.TypeFor[*Store]().NumMethod() {
