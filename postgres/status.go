@@ -206,7 +206,8 @@ WITH pending AS MATERIALIZED (
 // oldestAge is the age of the oldest of the waiting rows, or of those for which a condition holds, in microseconds: computed once, not for each row, which would take
 // longer than to read them.
 func oldestAge(filter string) string {
-	return "coalesce(greatest(0, least(extract(epoch FROM now() - min(created_at)" + filter + "), 9e9) * 1000000)::bigint, 0)"
+	// Of NULLs, greatest and least return what is none.
+	return "(greatest(0, least(coalesce(extract(epoch FROM now() - min(created_at)" + filter + "), 0), 9e9)) * 1000000)::bigint"
 }
 
 // notKept leaves out what a parked key or a pause keeps.
