@@ -34,5 +34,27 @@ func wanted(rows []row) (n int) {
 	return n
 }
 
+// sieve says whether the pages of a walk are to leave out what parked keys have. To look up the key of each row costs a tenth of the relay's time; to carry rows over
+// that nobody may publish costs more, when most are such. So a page now and then is sieved, and the others as long as half of it was to be left out.
+type sieve struct {
+	// open is how many more pages go unsieved.
+	open int
+}
+
+// openPages is how many pages go unsieved after one of which little was left out.
+const openPages = 15
+
+func (v sieve) on() bool { return v.open == 0 }
+
+// learn takes in what a full page has passed, of which usual is the density without parked keys.
+func (v *sieve) learn(rows, wanted int, usual density) {
+	switch {
+	case v.open > 0:
+		v.open--
+	case float64(wanted) > float64(rows)*float64(usual)/2:
+		v.open = openPages
+	}
+}
+
 // density is that of a set of lanes, if keys are spread evenly.
 func (s laneSet) density() density { return density(len(s.set)) / density(s.total) }

@@ -28,7 +28,7 @@ func (r *reader) walkFilter(s *statement, w *walk) string {
 	if w.lanes.len() == 0 {
 		return and(r.releasedFilter(s, w), r.mine(s))
 	}
-	gained := and(r.row.within(w.lanes, s), r.heldFilter(s), r.parkedFilter(s))
+	gained := and(r.row.within(w.lanes, s), r.heldFilter(s), r.parkedFilter(s, w.sieve))
 	if len(w.keys) == 0 && len(w.topics) == 0 {
 		return gained
 	}
@@ -43,11 +43,11 @@ func (r *reader) releasedFilter(s *statement, w *walk) string {
 
 // startFilter is the condition for a row to be no known hopeless one, so that a million parked rows are not carried over; "" when nothing
 // was parked or held at Start. It need not be exact: the gate drops what may not go on.
-func (r *reader) startFilter(s *statement) string {
+func (r *reader) startFilter(s *statement, v sieve) string {
 	if !r.parked {
 		return r.heldFilter(s)
 	}
-	return and(r.heldFilter(s), r.parkedFilter(s))
+	return and(r.heldFilter(s), r.parkedFilter(s, v))
 }
 
 func (r *reader) heldFilter(s *statement) string {
@@ -57,7 +57,12 @@ func (r *reader) heldFilter(s *statement) string {
 	return fmt.Sprintf("e.topic::text <> ALL (%s::text[])", s.param(pgtype.TextArrayOID, r.heldTopics))
 }
 
-func (r *reader) parkedFilter(s *statement) string { return unparkedSQL(s, r.row.id) }
+func (r *reader) parkedFilter(s *statement, v sieve) string {
+	if !v.on() {
+		return ""
+	}
+	return unparkedSQL(s, r.row.id)
+}
 
 // unparkedSQL is the condition for the row e to be of no parked key. It is a scalar subquery, that is one index lookup for each row. EXISTS would be
 // joined or hashed, that is, read all parked keys for each page.

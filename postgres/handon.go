@@ -80,6 +80,7 @@ func (r *reader) moveWalk(page []row, full bool) {
 	case full:
 		r.walk.pos = page[len(page)-1].id
 		r.walk.density.learn(len(page), wanted(page))
+		r.walk.sieve.learn(len(page), wanted(page), r.walk.lanes.density())
 	default:
 		r.walk, r.next = r.next, nil
 		// The walk has not seen what lies above the sequence.
@@ -95,6 +96,7 @@ func (r *reader) moveHead(q *question, a *answer) (more bool) {
 	}
 	if r.walking() {
 		if full {
+			r.sieve.learn(len(head), wanted(head), r.lanes.density())
 			r.pos = head[len(head)-1].id
 			return true
 		}

@@ -62,7 +62,7 @@ SELECT %d AS kind, (SELECT top FROM seq), NULL::uuid, pg_relation_filenode(%s::t
 	switch {
 	case q.noHead:
 	case r.walking():
-		r.addPage(s, kindHead, q, r.pos, r.cursor, and(r.startFilter(s), r.mine(s)))
+		r.addPage(s, kindHead, q, r.pos, r.cursor, and(r.startFilter(s, r.sieve), r.mine(s)))
 	default:
 		r.addHead(s, q)
 	}
@@ -144,7 +144,7 @@ UNION ALL (SELECT %d, e.* FROM unnest(%s::bigint[], %s::bigint[]) AS s(lo, hi) C
 func (r *reader) addLookBelow(s *statement, g *group, limit int) {
 	fmt.Fprintf(&s.text, `
 UNION ALL (SELECT %d, e.id, %s FROM %s e WHERE e.published_at IS NULL AND e.id <= %s AND %s ORDER BY e.id LIMIT %d)`,
-		kindFind, r.columns(s), r.table(), s.bigint(min(g.below, r.pos)), and(notOlder(s, g.since), r.startFilter(s), r.mine(s)), limit)
+		kindFind, r.columns(s), r.table(), s.bigint(min(g.below, r.pos)), and(notOlder(s, g.since), r.startFilter(s, sieve{}), r.mine(s)), limit)
 }
 
 // spansOf returns the holes of the groups, up to the reader's position: the single ids of short spans, and the ends of wide ones. What

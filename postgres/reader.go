@@ -36,6 +36,7 @@ type reader struct {
 	lanes laneSet
 	// density is that of the head's rows of the lanes.
 	density density
+	sieve   sieve
 	// heldTopics and parked say what Start's walk leaves out: topics, and whether there are parked keys.
 	heldTopics []string
 	parked     bool

@@ -25,6 +25,7 @@ type walk struct {
 	pos int64
 	// density is that of the rows that match.
 	density density
+	sieve   sieve
 }
 
 func newWalk(lanes int) *walk {
