@@ -3,8 +3,10 @@
 package kafka_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -95,13 +97,38 @@ func (f *fixture) admin(t *testing.T) *kadm.Client {
 // engine is a running relay in this process.
 type engine struct {
 	*relay.Relay
+	log  *journal
 	stop func() error
+}
+
+// journal is a log that can be searched while it is written.
+type journal struct {
+	out io.Writer
+
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func newJournal(t *testing.T) *journal { return &journal{out: t.Output()} }
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.text.Write(p)
+	return j.out.Write(p)
+}
+
+func (j *journal) says(text string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.Contains(j.text.String(), text)
 }
 
 // start runs a relay until the test ends or stop is called.
 func (f *fixture) start(t *testing.T, cfg relay.Config) *engine {
 	t.Helper()
-	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	said := newJournal(t)
+	log := slog.New(slog.NewTextHandler(said, nil))
 	cfg.Logger = log
 	source, err := postgres.New(f.pool, postgres.Config{Logger: log, Settle: f.settle})
 	if err != nil {
@@ -132,7 +159,7 @@ func (f *fixture) start(t *testing.T, cfg relay.Config) *engine {
 			t.Logf("the relay ended with: %v", err)
 		}
 	})
-	return &engine{r, stop}
+	return &engine{r, said, stop}
 }
 
 // count returns the result of a counting query.

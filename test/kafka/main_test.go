@@ -21,6 +21,13 @@ import (
 // brokers is set once, before the first test.
 var brokers []string
 
+// authorizing lets everybody do everything that no rule denies: the tests deny.
+var authorizing = map[string]string{
+	"authorizer.class.name":          "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+	"allow.everyone.if.no.acl.found": "true",
+	"super.users":                    "User:nobody",
+}
+
 func TestMain(m *testing.M) { os.Exit(run(m)) }
 
 func run(m *testing.M) int {
@@ -28,7 +35,7 @@ func run(m *testing.M) int {
 		brokers = strings.Split(given, ",")
 		return m.Run()
 	}
-	cluster, err := devkafka.Start(context.Background(), devkafka.Options{Log: slog.Default()})
+	cluster, err := devkafka.Start(context.Background(), devkafka.Options{Log: slog.Default(), Config: authorizing})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
