@@ -74,7 +74,6 @@ func TestKilledBetweenTheLetterAndTheMoveTheEventDiesOnce(t *testing.T) {
 	await.Until(t, "every event has its letter, and those whose rows are free are dead", func() bool {
 		return len(f.records(t, dead)) == keys && f.count(t, "SELECT count(*) FROM outbox.dead_event") == keys-locked
 	})
-	f.awaitBlocked(t, "outbox_event")
 	first.end(syscall.SIGKILL)
 	release()
 	if n := f.count(t, "SELECT count(*) FROM outbox_event WHERE length(payload::text) > 5000 AND published_at IS NULL"); n != locked {

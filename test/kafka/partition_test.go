@@ -65,16 +65,18 @@ func TestPartitionsComeAndGoWhileTheRelayPublishes(t *testing.T) {
 		return time.Now().UTC().Truncate(time.Second).Add(time.Duration(n) * time.Second).Format(time.RFC3339)
 	}
 	for _, c := range []struct {
-		column, low, high string
-		ahead             int
+		column string
+		bounds func() (low, high string)
+		ahead  int
 	}{
-		{"id", "1", "301", 12},
+		{"id", func() (low, high string) { return "1", "301" }, 12},
 		// Seconds where a real table has days; the writers have a minute before they run out of partitions.
-		{"created_at", second(-1), second(1), 30},
+		{"created_at", func() (low, high string) { return second(-1), second(1) }, 30},
 	} {
 		t.Run(c.column, func(t *testing.T) {
 			t.Parallel()
-			f := newPartitionedFixture(t, c.column, c.low, c.high)
+			low, high := c.bounds()
+			f := newPartitionedFixture(t, c.column, low, high)
 			topic := f.topic(t, name("partitions"), 4, "max.message.bytes", "5000")
 			var did operate.Pruned
 			f.prunePartitions(t, c.ahead, &did)
