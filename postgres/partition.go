@@ -15,6 +15,8 @@ type partitioning struct {
 	oid    uint32
 	table  tableName
 	column string
+	// present is the SQL of the value that is written next, such as now().
+	present string
 	// hasDefault tells that there is a default partition.
 	hasDefault bool
 	// parts are in the order of their bounds.
@@ -80,6 +82,7 @@ WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p')`, row.table.
 		}
 		kind, present = "bigint", "(SELECT last_value + is_called::integer FROM "+sequence+")"
 	}
+	p.present = present
 	rows, err := q.Query(ctx, fmt.Sprintf(partitionSQL, kind, present), p.oid)
 	if err != nil {
 		return nil, fmt.Errorf("read the partitions of %s: %w", row.table, err)
@@ -122,8 +125,27 @@ func (p *partitioning) newest() (partition, error) {
 	return last, nil
 }
 
-// following returns n partitions after the last one, each as long as that. Lengths are those of the calendar: a month follows a month. Bounds at midnight in UTC are
-// reckoned in UTC, whatever the session's time zone is.
+// followingSQL reckons the partitions after one: beginning, end and suffix of the name of each, and whether it lies ahead of the present. Only so many that lie ahead are
+// wanted, but all before them.
+//
+//	$1 beginning and $2 end of the last one, $3 how many are wanted, $4 how many more are looked at
+const followingSQL = `
+SELECT low::text, high::text, suffix, low > %[2]s FROM (%[1]s) s WHERE low <= %[2]s
+UNION ALL (SELECT low::text, high::text, suffix, true FROM (%[1]s) s WHERE low > %[2]s ORDER BY k LIMIT $3::integer)`
+
+// The ranges that follow one of ids, and one of times. Those have the lengths of the calendar.
+const (
+	rangesOfIDs = `SELECT k, b AS low, b + ($2::bigint - $1::bigint) AS high, b::text AS suffix FROM
+    (SELECT k, $2::bigint + k * ($2::bigint - $1::bigint) AS b FROM generate_series(0, $3::integer + $4::integer) k) s`
+	rangesOfTimes = `SELECT k, (b + k * len) AT TIME ZONE z AS low, (b + (k + 1) * len) AT TIME ZONE z AS high,
+    to_char(b + k * len, CASE WHEN date_trunc('day', b + k * len) = b + k * len THEN 'YYYYMMDD' ELSE 'YYYYMMDD"t"HH24MISS' END) AS suffix
+FROM (SELECT z, $2::timestamptz AT TIME ZONE z AS b, age($2::timestamptz AT TIME ZONE z, $1::timestamptz AT TIME ZONE z) AS len FROM (
+    SELECT CASE WHEN ($1::timestamptz AT TIME ZONE 'UTC')::time = '00:00' AND ($2::timestamptz AT TIME ZONE 'UTC')::time = '00:00' THEN 'UTC' ELSE current_setting('TimeZone') END AS z
+) zone) length, generate_series(0, $3::integer + $4::integer) k`
+)
+
+// following returns the partitions after the last one, each as long as that, until n lie ahead: where the last one has ended already, nothing can be written until those
+// between are there too. Lengths are those of the calendar: a month follows a month. Bounds at midnight in UTC are reckoned in UTC, whatever the session's time zone is.
 func (p *partitioning) following(ctx context.Context, db runner, n int) ([]partition, error) {
 	if n == 0 {
 		return nil, nil
@@ -132,24 +154,19 @@ func (p *partitioning) following(ctx context.Context, db runner, n int) ([]parti
 	if err != nil {
 		return nil, err
 	}
-	sql := `SELECT b::text, (b + ($2::bigint - $1::bigint))::text, b::text FROM
-    (SELECT $2::bigint + k * ($2::bigint - $1::bigint) AS b FROM generate_series(0, $3::integer - 1) k) s`
+	ranges := rangesOfIDs
 	if p.column == "created_at" {
-		sql = `WITH zone AS MATERIALIZED (
-    SELECT CASE WHEN ($1::timestamptz AT TIME ZONE 'UTC')::time = '00:00' AND ($2::timestamptz AT TIME ZONE 'UTC')::time = '00:00' THEN 'UTC' ELSE current_setting('TimeZone') END AS z
-), length AS (SELECT z, $2::timestamptz AT TIME ZONE z AS b, age($2::timestamptz AT TIME ZONE z, $1::timestamptz AT TIME ZONE z) AS len FROM zone)
-SELECT ((b + k * len) AT TIME ZONE z)::text, ((b + (k + 1) * len) AT TIME ZONE z)::text, to_char(b + k * len, CASE WHEN date_trunc('day', b + k * len) = b + k * len THEN 'YYYYMMDD' ELSE 'YYYYMMDD"t"HH24MISS' END)
-FROM length, generate_series(0, $3::integer - 1) k ORDER BY k`
+		ranges = rangesOfTimes
 	}
 	var made []partition
 	err = db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		rows, err := conn.Query(ctx, sql, last.from, last.to, n)
+		rows, err := conn.Query(ctx, fmt.Sprintf(followingSQL, ranges, p.present), last.from, last.to, n, operate.MaxPruneAhead)
 		if err != nil {
 			return err
 		}
 		made, err = pgx.CollectRows(rows, func(r pgx.CollectableRow) (n partition, err error) {
 			var suffix string
-			err = r.Scan(&n.from, &n.to, &suffix)
+			err = r.Scan(&n.from, &n.to, &suffix, &n.ahead)
 			n.name = tableName{p.table.schema, partitionName(p.table.name, suffix)}
 			return n, err
 		})
@@ -157,6 +174,10 @@ FROM length, generate_series(0, $3::integer - 1) k ORDER BY k`
 	})
 	if err != nil {
 		return nil, fmt.Errorf("reckon the next partitions of %s: %w", p.table, err)
+	}
+	if len(made) == 0 || !made[len(made)-1].ahead {
+		return nil, errPartitions(p.table, fmt.Sprintf("has a last partition, %s, that ends at %s: more than %d of its length would have to follow it until the present; make one that holds the present by hand",
+			last.name, last.to, operate.MaxPruneAhead))
 	}
 	return made, nil
 }

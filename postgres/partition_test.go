@@ -96,6 +96,49 @@ func TestPartitionsByTimeFollowTheCalendar(t *testing.T) {
 FROM pg_class WHERE relpartbound IS NOT NULL AND relkind = 'r'`), month(13))
 }
 
+// Nobody has pruned for long: the last partition has ended, and writers fail. One run makes what they need, and as many ahead as ever.
+func TestPartitionsThatWereNotMadeInTimeAreMadeUpToThePresent(t *testing.T) {
+	t.Parallel()
+	day := func(n int) string {
+		return time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, n).Format(time.RFC3339)
+	}
+	for column, c := range map[string]struct {
+		bounds string
+		want   int
+	}{
+		"created_at": {day(-41) + ".." + day(-40), 40 + 1 + 3},
+		"id":         {"1..11", 39 + 1 + 3},
+	} {
+		t.Run(column, func(t *testing.T) {
+			t.Parallel()
+			db := partitionedDatabase(t, column, c.bounds)
+			// An INSERT that fails draws an id all the same.
+			exec(t, db, "SELECT setval(pg_get_serial_sequence('outbox_event', 'id'), 404)")
+			plan, err := newOperator(t, db).PlanPrune(t.Context(), partitions(time.Hour, 3))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := prune(t, db, partitions(time.Hour, 3))
+			same(t, "created and planned", got.Created, plan.Created)
+			// At midnight there is one day more.
+			if n := len(got.Created); n != c.want && n != c.want+1 {
+				t.Errorf("%d partitions were created, want %d", n, c.want)
+			}
+			insert(t, db, orders, 1)
+			same(t, "created again", len(prune(t, db, partitions(time.Hour, 3)).Created), 0)
+		})
+	}
+}
+
+func TestAPartitionLongPastIsNotFollowedUpToThePresent(t *testing.T) {
+	t.Parallel()
+	db := partitionedDatabase(t, "created_at", "2020-01-01 00:00Z..2020-01-01 01:00Z")
+	_, err := newOperator(t, db).Prune(t.Context(), partitions(time.Hour, 3), nil)
+	if err == nil || !strings.Contains(err.Error(), "make one that holds the present by hand") {
+		t.Errorf("got %v, want to be told to make a partition", err)
+	}
+}
+
 func TestAPartitionStaysWhileATransactionThatWroteToItIsOpen(t *testing.T) {
 	t.Parallel()
 	db := partitionedDatabase(t, "created_at", "2020-01-01 00:00Z..2020-02-01 00:00Z", "2020-02-01 00:00Z..2120-01-01 00:00Z")
