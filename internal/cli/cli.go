@@ -95,7 +95,7 @@ key stay in commit order, and one bad event stops at most its key.
 		}
 		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
 	})
-	root.AddCommand(a.demo(), a.relay(), a.migrate(), a.status(), a.events(), a.keys(), a.topics(), a.lanes(), a.relays(), a.pause(), a.resume(), a.replay(), a.prune(), a.jobs(), a.audit(), a.version())
+	root.AddCommand(a.demo(), a.relay(), a.migrate(), a.status(), a.doctor(), a.events(), a.keys(), a.topics(), a.lanes(), a.relays(), a.pause(), a.resume(), a.replay(), a.prune(), a.jobs(), a.audit(), a.version())
 	noArgsAreUsage(root)
 	return root
 }

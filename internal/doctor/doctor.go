@@ -1,0 +1,132 @@
+// Package doctor looks at what a relay and the services around it depend on, and says of each thing that is wrong why it matters and what mends it.
+//
+// It only reads, and the rights of an operator are enough.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outbox-relay/outbox/migrate"
+	"github.com/outbox-relay/outbox/postgres"
+)
+
+// Severity says what a finding means.
+type Severity string
+
+// The severities.
+const (
+	// Error: the relay cannot work, or events would be lost or stop.
+	Error Severity = "error"
+	// Warning: it works, with a drawback that the finding names.
+	Warning Severity = "warning"
+)
+
+// Finding is one thing that is not as it should be.
+type Finding struct {
+	// Code is a stable name, such as pooler-prepared-statements.
+	Code     string   `json:"code"`
+	Severity Severity `json:"severity"`
+	// Text says what was found, Why what follows from it.
+	Text string `json:"text"`
+	Why  string `json:"why,omitempty"`
+	// Mend is what mends it: a command, a statement or a setting; "" when the text says it all.
+	Mend string `json:"mend,omitempty"`
+}
+
+// Report is the outcome of an examination.
+type Report struct {
+	// Findings has errors first.
+	Findings []Finding `json:"findings"`
+	// Sound are the things that were looked at and are as they should be, in the order in which they were looked at.
+	Sound []string `json:"sound"`
+}
+
+// Failed tells that there is an error among the findings.
+func (r Report) Failed() bool {
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == Error })
+}
+
+// add takes in what a check has found; nothing means that its subject is sound.
+func (r *Report) add(subject string, found []Finding) {
+	if len(found) == 0 {
+		r.Sound = append(r.Sound, subject)
+		return
+	}
+	r.Findings = append(r.Findings, found...)
+}
+
+// Examine looks at the database behind the pool and at the table, which has the form of [migrate.Config]. The pool's connections must prepare nothing, and it
+// must allow two of them. It ends early, with an error, when the database does not answer.
+func Examine(ctx context.Context, pool *pgxpool.Pool, table string) (Report, error) {
+	r := Report{Findings: []Finding{}, Sound: []string{}}
+	vital, err := postgres.ReadVital(ctx, pool)
+	if err != nil {
+		return r, err
+	}
+	r.add("the server takes writes", writable(vital))
+	between, err := pooler(vital)
+	if err != nil {
+		return r, err
+	}
+	r.add("nothing between client and server gets in the way of prepared statements", between)
+	found, err := schema(ctx, pool, table)
+	if err != nil {
+		return r, err
+	}
+	r.add("schema, table and source are as the relay needs them", found)
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return rank(a) - rank(b) })
+	return r, nil
+}
+
+func rank(f Finding) int {
+	if f.Severity == Error {
+		return 0
+	}
+	return 1
+}
+
+// schema compares the schema outbox, the table and its registration with what this program needs.
+func schema(ctx context.Context, pool *pgxpool.Pool, table string) (found []Finding, err error) {
+	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		s, err := migrate.GetStatus(ctx, tx, migrate.Config{Table: table})
+		if err == nil {
+			found = ofStatus(s)
+		}
+		return err
+	})
+	return found, err
+}
+
+func ofStatus(s migrate.Status) (found []Finding) {
+	up := "outbox migrate up --table " + s.Table.String()
+	if s.Schema != nil {
+		found = append(found, Finding{Code: "schema-unusable", Severity: Error, Text: s.Schema.Error(), Why: "no relay of this version starts here"})
+	}
+	if n := len(s.Pending); n > 0 {
+		found = append(found, Finding{Code: "migrations-pending", Severity: Error, Text: fmt.Sprintf("migrations of the schema outbox that are not applied: %d, the first is %s", n, s.Pending[0]),
+			Why: "the relay does not start before they are", Mend: up})
+	}
+	for _, d := range s.Differences {
+		severity := Warning
+		if d.Severity == migrate.Error {
+			severity = Error
+		}
+		found = append(found, Finding{Code: d.Code, Severity: severity, Text: d.Text, Mend: d.Mend})
+	}
+	if len(s.Pending) == 0 && s.Source == nil {
+		found = append(found, Finding{Code: "source-missing", Severity: Error, Text: fmt.Sprintf("%s is not registered as a source", s.Table),
+			Why: "nobody publishes its events", Mend: up})
+	}
+	for _, source := range s.Sources {
+		if source.Gone {
+			found = append(found, Finding{Code: "source-gone", Severity: Warning, Text: fmt.Sprintf("the table of the source %s is gone: dropped or renamed", source.Table),
+				Why: "a relay of it cannot start"})
+		}
+	}
+	return found
+}
