@@ -167,13 +167,29 @@ func (d *definition) finish(ctx context.Context) error {
 			return fmt.Errorf("finish detaching partition %s: %w", part.name, partitionTrouble(err, d.row))
 		}
 		d.parted.parts = append(d.parted.parts[:i:i], d.parted.parts[i+1:]...)
-		return d.discard(ctx, part)
+		if err := d.discard(ctx, part); err != nil {
+			return err
+		}
+		break
+	}
+	left, err := d.detached(ctx)
+	if err != nil {
+		return err
+	}
+	for _, part := range left {
+		if err := d.discard(ctx, part); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// drop detaches the partition while the table is in use, looks at it once more when nobody can write to it any more, and drops it; or attaches it again.
+// drop detaches the partition while the table is in use, looks at it once more when nobody can write to it any more, and drops it; or attaches it again. A note on it tells
+// the next run what it was: whoever is killed in between leaves a table that nobody reads, and it may hold a late event.
 func (d *definition) drop(ctx context.Context, part partition) error {
+	if err := d.note(ctx, part); err != nil {
+		return fmt.Errorf("note that partition %s is detached: %w", part.name, partitionTrouble(err, d.row))
+	}
 	if _, err := d.conn.Exec(ctx, fmt.Sprintf(`ALTER TABLE %s DETACH PARTITION %s CONCURRENTLY`, d.row.table.sql(), part.name.sql())); err != nil {
 		return fmt.Errorf("detach partition %s: %w", part.name, partitionTrouble(err, d.row))
 	}
@@ -200,7 +216,7 @@ func (d *definition) discard(ctx context.Context, part partition) error {
 	if err != nil {
 		return fmt.Errorf("drop partition %s, which is attached again: %w", part.name, err)
 	}
-	return nil
+	return d.forget(ctx, part)
 }
 
 // staying says why the partition must stay; "" when it may go.

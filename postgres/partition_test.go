@@ -130,6 +130,36 @@ func TestPartitionsThatWereNotMadeInTimeAreMadeUpToThePresent(t *testing.T) {
 	}
 }
 
+// Whoever is killed between detaching a partition and dropping it leaves a table that no relay reads. A late event in it goes out all the same.
+func TestAPartitionThatAKilledRunLeftDetachedIsDroppedOrAttachedAgain(t *testing.T) {
+	t.Parallel()
+	db := partitionedDatabase(t, "id", "1..101", "101..201", "201..301", "301..401")
+	settledRows(t, db, 350, 3*time.Hour, "g = 150")
+	conn, err := db.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	row := sourceRow{table: tableName{"public", "outbox_event"}}
+	d := definition{conn: conn.Conn(), db: loneConn{conn.Conn()}, row: row}
+	if d.parted, err = readPartitioning(t.Context(), conn.Conn(), row); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range d.parted.parts[:2] {
+		if err := d.note(t.Context(), part); err != nil {
+			t.Fatal(err)
+		}
+		exec(t, db, "ALTER TABLE outbox_event DETACH PARTITION "+part.name.sql()+" CONCURRENTLY")
+	}
+	// A table of somebody else has such a comment, too.
+	exec(t, db, `CREATE TABLE other (); COMMENT ON TABLE other IS 'outbox prune detaches this: {"table":"elsewhere"}'`)
+	got := prune(t, db, partitions(time.Hour, 0))
+	same(t, "dropped", got.Dropped, []string{"public.outbox_event_0", "public.outbox_event_2"})
+	same(t, "partitions", partitionsOf(t, db), []string{"outbox_event_1", "outbox_event_3"})
+	same(t, "unpublished", queryOne[int64](t, db, `SELECT min(id) FROM outbox_event WHERE published_at IS NULL`), int64(150))
+	same(t, "comments", queryOne[int](t, db, `SELECT count(*) FROM pg_description WHERE description LIKE 'outbox prune detaches%'`), 1)
+}
+
 func TestAPartitionLongPastIsNotFollowedUpToThePresent(t *testing.T) {
 	t.Parallel()
 	db := partitionedDatabase(t, "created_at", "2020-01-01 00:00Z..2020-01-01 01:00Z")
