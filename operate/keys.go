@@ -73,4 +73,6 @@ type KeyPage struct {
 	Looks []Look `json:"looks,omitempty"`
 	// Competing are the relays of mode competing that are alive: they park no key.
 	Competing []string `json:"competing,omitempty"`
+	// KeysBeside are of the first page.
+	KeysBeside
 }

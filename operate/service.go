@@ -106,7 +106,7 @@ func (s *Service) Event(ctx context.Context, a Actor, ref Ref) (EventDetail, err
 	return found, nil
 }
 
-// Keys lists the parked keys.
+// Keys lists the parked keys, and beside the first page the paused ones and those that wait for their next attempt.
 func (s *Service) Keys(ctx context.Context, a Actor, q KeyQuery) (KeyPage, error) {
 	q, err := q.normalized()
 	if err != nil {

@@ -29,7 +29,10 @@ func (s *Store) Keys(ctx context.Context, limit time.Duration, q operate.KeyQuer
 		if err != nil {
 			return p, err
 		}
-		p.Competing, err = competingNames(ctx, l.tx, l.row.id)
+		if p.Competing, err = competingNames(ctx, l.tx, l.row.id); err != nil || q.After != "" {
+			return p, err
+		}
+		p.KeysBeside, err = l.keysBeside(ctx, q.KeyFilter)
 		return p, err
 	})
 }

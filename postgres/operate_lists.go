@@ -77,11 +77,13 @@ ORDER BY paused_at, scope, topic, key_hash`, append([]any{l.row.id.String()}, ar
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (p operate.Pause, err error) {
-		err = row.Scan(&p.Scope, &p.Topic, &p.PartitionKey, &p.By, &p.Reason, &p.Since)
-		p.Since = p.Since.UTC()
-		return p, err
-	})
+	return pgx.CollectRows(rows, scanPause)
+}
+
+func scanPause(row pgx.CollectableRow) (p operate.Pause, err error) {
+	err = row.Scan(&p.Scope, &p.Topic, &p.PartitionKey, &p.By, &p.Reason, &p.Since)
+	p.Since = p.Since.UTC()
+	return p, err
 }
 
 // readOutages returns the relays that are alive and that Kafka answers nothing, each with its id.

@@ -11,9 +11,9 @@ import (
 
 // Holding is what a table holds, and who deletes from it.
 type Holding struct {
-	// Bytes is what the table takes with its indexes, of all partitions; Rows is about how many rows it has, by the server's count of what was written and
-	// deleted, or where that was reset by its last look at the table; 0 when there are none yet.
+	// Bytes is what the table takes with its indexes, of all partitions; Rows is how many rows it has, and RowsFrom how that is known.
 	Bytes, Rows int64
+	RowsFrom    RowsFrom
 	// OldestSettled is when the oldest settled event was published, as far as the rows with the lowest ids tell; zero when they tell nothing.
 	OldestSettled time.Time
 	// OldestSettledAge is its age by the database's clock.
@@ -32,7 +32,24 @@ type Holding struct {
 	Partitioned bool
 }
 
+// RowsFrom is how the number of a table's rows is known.
+type RowsFrom string
+
+// The ways to know it.
 const (
+	// RowsCounted: it is exact, of one snapshot.
+	RowsCounted RowsFrom = "counted"
+	// RowsEstimated: it is about that, by the server's count of what was written and deleted, or where that was reset by its last look at the table.
+	RowsEstimated RowsFrom = "statistics"
+	// RowsAtLeast: there are more, and the server's statistics, none or of an older time, say less than that.
+	RowsAtLeast RowsFrom = "at_least"
+	// RowsUnknown: there are no statistics, and the rows could not be counted in time.
+	RowsUnknown RowsFrom = "unknown"
+)
+
+const (
+	// rowsCounted is up to how many rows are counted: of a larger table the server's statistics are taken.
+	rowsCounted = 100_000
 	// holdingRows is how many of the lowest rows are looked at for the oldest settled one.
 	holdingRows = 10_000
 	// holdingTimeout bounds the look: after a large deletion it may find little but what vacuum has not reached.
@@ -62,10 +79,32 @@ FROM (SELECT published_at FROM %s ORDER BY id LIMIT $1) lowest WHERE isfinite(pu
 	if err != nil && !yields(ctx, err) {
 		return Holding{}, err
 	}
+	counted, cerr := glance(ctx, db, row, holdingTimeout, func(ctx context.Context, tx pgx.Tx) (n int64, err error) {
+		err = tx.QueryRow(ctx, fmt.Sprintf(`SELECT count(*) FROM (SELECT FROM %s ORDER BY id LIMIT $1) lowest`, row.table.sql()), int64(rowsCounted+1)).Scan(&n)
+		return n, err
+	})
+	if cerr != nil && !yields(ctx, cerr) {
+		return Holding{}, cerr
+	}
+	h.weigh(counted, cerr == nil)
 	if err == nil && oldest.at.Year() > 1 {
 		h.OldestSettled, h.OldestSettledAge = oldest.at, microseconds(oldest.age)
 	}
 	return h, nil
+}
+
+// weigh decides between the rows that were counted, if they were, and the statistics.
+func (h *Holding) weigh(counted int64, known bool) {
+	switch {
+	case known && counted <= rowsCounted:
+		h.Rows, h.RowsFrom = counted, RowsCounted
+	case known && h.Rows <= rowsCounted:
+		h.Rows, h.RowsFrom = rowsCounted, RowsAtLeast
+	case h.Rows > 0:
+		h.RowsFrom = RowsEstimated
+	default:
+		h.RowsFrom = RowsUnknown
+	}
 }
 
 type oldestSettled struct {

@@ -47,26 +47,11 @@ Long texts are cut; --full shows them, and outbox audit --json everything.`,
 }
 
 func (a *app) listAudit(cmd *cobra.Command, f *auditFlags) error {
-	q := operate.AuditQuery{Job: f.job, MaxAge: f.newerThan, After: f.after, Limit: f.limit}
-	if cmd.Flags().Changed("actor") {
-		q.Actor = &f.actor
+	q := operate.AuditQuery{
+		Actor: givenText(cmd, "actor", &f.actor), Verb: givenText(cmd, "verb", &f.verb), Job: f.job, MaxAge: f.newerThan, After: f.after, Limit: f.limit,
 	}
-	if cmd.Flags().Changed("verb") {
-		q.Verb = &f.verb
-	}
-	service, done, err := a.looker(cmd, &f.database)
-	if err != nil {
-		return err
-	}
-	defer done()
-	p, err := service.Audit(cmd.Context(), me(), q)
-	if err != nil {
-		return err
-	}
-	if f.json {
-		return a.encode(p)
-	}
-	return a.printAudit(p, textsOf(f.full))
+	return showLook(a, cmd, &f.page, func(s *operate.Service) (operate.AuditPage, error) { return s.Audit(cmd.Context(), me(), q) },
+		func(p operate.AuditPage) error { return a.printAudit(p, textsOf(f.full)) })
 }
 
 func (a *app) printAudit(p operate.AuditPage, text func(string) string) error {

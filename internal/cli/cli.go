@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,7 +98,19 @@ key stay in commit order, and one bad event stops at most its key.
 	})
 	root.AddCommand(a.demo(), a.relay(), a.migrate(), a.status(), a.doctor(), a.events(), a.keys(), a.topics(), a.lanes(), a.relays(), a.pause(), a.resume(), a.replay(), a.prune(), a.jobs(), a.audit(), a.version())
 	noArgsAreUsage(root)
+	exitCodesInHelp(root)
 	return root
+}
+
+// exitCodesInHelp ends the help of every command that does something with its exit codes, where it does not list its own.
+func exitCodesInHelp(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		exitCodesInHelp(sub)
+	}
+	if cmd.HasSubCommands() || strings.Contains(cmd.Long, "Exit codes:") {
+		return
+	}
+	cmd.Long = cmp.Or(cmd.Long, cmd.Short+".") + "\n\n" + exitCodesHelp
 }
 
 // noArgsAreUsage makes a wrong number of arguments a usage error of every command.

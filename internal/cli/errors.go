@@ -37,7 +37,10 @@ sasl-password-file of the file that --config names.
 
 The log is text on a terminal and JSON elsewhere.
 
-Exit codes:
+` + exitCodesHelp
+
+// exitCodesHelp ends the help of commands that have no exit codes of their own.
+const exitCodesHelp = `Exit codes:
   0   ok
   1   failed
   2   usage: the command line cannot be understood

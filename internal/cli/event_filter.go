@@ -41,12 +41,7 @@ func (f *eventFilter) flags(cmd *cobra.Command) {
 
 // filter is what the flags say. A text that was given counts, even when it is empty: an empty key is a key.
 func (f *eventFilter) filter(cmd *cobra.Command) (operate.EventFilter, error) {
-	given := func(flag string, value *string) *string {
-		if !cmd.Flags().Changed(flag) {
-			return nil
-		}
-		return value
-	}
+	given := func(flag string, value *string) *string { return givenText(cmd, flag, value) }
 	e := operate.EventFilter{
 		Topic: given("topic", &f.topic), PartitionKey: given("key", &f.key), Type: given("type", &f.typ),
 		AggregateType: given("aggregate-type", &f.aggregateType), AggregateID: given("aggregate-id", &f.aggregateID),
@@ -64,6 +59,14 @@ func (f *eventFilter) filter(cmd *cobra.Command) (operate.EventFilter, error) {
 	}
 	e.CreatedUntil, err = moments("until", f.until)
 	return e, err
+}
+
+// givenText is the value of a flag, nil where it was not given.
+func givenText(cmd *cobra.Command, flag string, value *string) *string {
+	if !cmd.Flags().Changed(flag) {
+		return nil
+	}
+	return value
 }
 
 func refs(ids []string) ([]operate.Ref, error) {

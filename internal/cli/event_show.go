@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"text/tabwriter"
 	"unicode/utf8"
@@ -16,7 +17,7 @@ import (
 
 func (a *app) eventsShow() *cobra.Command {
 	var db database
-	var asJSON, noPayload bool
+	var asJSON, noPayload, full bool
 	cmd := &cobra.Command{
 		Use:   "show ID",
 		Short: "Show one event whole, and why it does not move",
@@ -55,11 +56,12 @@ Where there is no such event, its transaction may still be open: then those are 
 			if asJSON {
 				return a.encode(d)
 			}
-			return a.printEvent(d)
+			return a.printEvent(d, full)
 		},
 	}
 	db.flags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object; payload and headers are strings in it, exact to the digit")
+	fullFlag(cmd, &full)
 	cmd.Flags().BoolVar(&noPayload, "no-payload", false, "leave payload and headers out")
 	return cmd
 }
@@ -74,7 +76,8 @@ func withoutValue(r *operate.Record) *operate.Record {
 	return &bare
 }
 
-func (a *app) printEvent(d operate.EventDetail) error {
+func (a *app) printEvent(d operate.EventDetail, full bool) error {
+	text := textsOf(full)
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	line := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, value) }
 	line("id", fmt.Sprint(d.ID))
@@ -99,7 +102,7 @@ func (a *app) printEvent(d operate.EventDetail) error {
 	for _, c := range d.Extra {
 		value := "NULL"
 		if c.Value != nil {
-			value = printable(abridged(*c.Value))
+			value = text(*c.Value)
 		}
 		line(printable(c.Name), value)
 	}
@@ -109,11 +112,15 @@ func (a *app) printEvent(d operate.EventDetail) error {
 	for i, n := range d.Notes {
 		line(label(i, "note"), printable(n))
 	}
-	printRecord(line, d)
+	printRecord(line, d, text)
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	return a.printTexts(d)
+	most := maxShown
+	if full {
+		most = math.MaxInt
+	}
+	return a.printTexts(d, most)
 }
 
 // label names the first line of several.
@@ -132,14 +139,14 @@ func printLane(line func(string, string), d operate.EventDetail) {
 	line("lane", fmt.Sprintf("%d: %s", d.Lane, owner))
 }
 
-func printRecord(line func(string, string), d operate.EventDetail) {
+func printRecord(line func(string, string), d operate.EventDetail, text func(string) string) {
 	switch {
 	case d.Unrenderable != "":
 		line("record", "none: "+printable(d.Unrenderable))
 	case d.Record != nil:
 		line("record", fmt.Sprintf("%d bytes, as the topic's max.message.bytes counts them", d.Record.Bytes))
 		for i, h := range d.Record.Headers {
-			line(label(i, "headers"), printable(h.Key)+": "+printable(abridged(h.Value)))
+			line(label(i, "headers"), printable(h.Key)+": "+text(h.Value))
 		}
 	}
 }
@@ -147,12 +154,12 @@ func printRecord(line func(string, string), d operate.EventDetail) {
 // maxShown is how much of a payload is printed for people, in bytes.
 const maxShown = 10_000
 
-func (a *app) printTexts(d operate.EventDetail) error {
+func (a *app) printTexts(d operate.EventDetail, most int) error {
 	if d.Withheld {
 		_, err := fmt.Fprintln(a.stdout, "\npayload and headers are for operators: they were left out")
 		return err
 	}
-	return firstOf(printText(a.stdout, "payload", d.Payload), printText(a.stdout, "column headers", d.Headers))
+	return firstOf(printText(a.stdout, "payload", d.Payload, most), printText(a.stdout, "column headers", d.Headers, most))
 }
 
 func firstOf(errs ...error) error {
@@ -165,7 +172,7 @@ func firstOf(errs ...error) error {
 }
 
 // printText shows a text, indented where it is JSON: the digits of a number stay as they are.
-func printText(w io.Writer, name string, text []byte) error {
+func printText(w io.Writer, name string, text []byte, most int) error {
 	if text == nil {
 		return nil
 	}
@@ -174,12 +181,12 @@ func printText(w io.Writer, name string, text []byte) error {
 		text = indented.Bytes()
 	}
 	more := ""
-	if len(text) > maxShown {
-		cut := maxShown
+	if len(text) > most {
+		cut := most
 		for !utf8.RuneStart(text[cut]) {
 			cut--
 		}
-		more = fmt.Sprintf("\n… %d bytes in all: --json shows them", len(text))
+		more = fmt.Sprintf("\n… %d bytes in all: --full or --json shows them", len(text))
 		text = text[:cut]
 	}
 	_, err := fmt.Fprintf(w, "\n%s\n%s%s\n", name, strings.TrimRight(plainText(string(text)), "\n"), more)

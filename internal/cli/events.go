@@ -31,7 +31,7 @@ one, or waits for its next attempt. One that was given up is dead.`,
 type eventsListFlags struct {
 	page
 	eventFilter
-	oldest, allPages bool
+	oldest, allPages, full bool
 }
 
 func (a *app) eventsList() *cobra.Command {
@@ -59,6 +59,7 @@ left out on the way: who goes on to the end has looked at every row.`,
 	}
 	f.page.flags(cmd)
 	f.eventFilter.flags(cmd)
+	fullFlag(cmd, &f.full)
 	cmd.Flags().BoolVar(&f.oldest, "oldest", false, "the oldest first")
 	cmd.Flags().BoolVar(&f.allPages, "all-pages", false, "go on through the pages until --limit events are found, or there are no more")
 	return cmd
@@ -73,41 +74,34 @@ func (a *app) listEvents(cmd *cobra.Command, f *eventsListFlags) error {
 	if f.oldest {
 		q.Order = operate.OldestFirst
 	}
-	service, done, err := a.looker(cmd, &f.database)
-	if err != nil {
-		return err
-	}
-	defer done()
-	p, err := eventPages(cmd.Context(), service, q, f.allPages)
-	if err != nil {
-		return err
-	}
-	if f.json {
-		return a.encode(p)
-	}
-	if err := a.printEvents(p); err != nil {
-		return err
-	}
-	return a.foot(p.Looks, p.Estimated, p.Next)
+	return showLook(a, cmd, &f.page, func(s *operate.Service) (operate.EventPage, error) {
+		return eventPages(cmd.Context(), s, q, f.allPages)
+	},
+		func(p operate.EventPage) error {
+			if err := a.printEvents(p, textsOf(f.full)); err != nil {
+				return err
+			}
+			return a.foot(p.Looks, p.Estimated, p.Next)
+		})
 }
 
-func (a *app) printEvents(p operate.EventPage) error {
+func (a *app) printEvents(p operate.EventPage, text func(string) string) error {
 	if len(p.Events) == 0 {
 		_, err := fmt.Fprintln(a.stdout, none("event matches", p.Next))
 		return err
 	}
 	return a.table("ID\tSTATE\tTOPIC\tKEY\tEVENT TYPE\tCREATED\tWHY", func(w io.Writer) {
 		for _, e := range p.Events {
-			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.State, cell(e.Topic), printable(abridged(e.PartitionKey)), cell(e.Type), moment(e.CreatedAt), briefly(e))
+			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.State, text(e.Topic), keyCell(e.PartitionKey, text), text(e.Type), moment(e.CreatedAt), briefly(e, text))
 		}
 	})
 }
 
 // briefly says in a cell why an event is where it is.
-func briefly(e operate.Event) string {
-	text := cmp.Or(e.Error, e.Code)
+func briefly(e operate.Event, text func(string) string) string {
+	why := cmp.Or(e.Error, e.Code)
 	if e.Code != "" && e.Error != "" {
-		text = e.Code + ": " + e.Error
+		why = e.Code + ": " + e.Error
 	}
 	switch {
 	case e.State == operate.StatePublished:
@@ -115,9 +109,9 @@ func briefly(e operate.Event) string {
 	case e.BlockedBy != 0:
 		return fmt.Sprintf("behind %d", e.BlockedBy)
 	case e.Kept != nil:
-		return cell(e.Kept.Text)
+		return text(e.Kept.Text)
 	case !e.NextAttemptAt.IsZero():
-		return fmt.Sprintf("again at %s: %s", moment(e.NextAttemptAt), cell(text))
+		return fmt.Sprintf("again at %s: %s", moment(e.NextAttemptAt), text(why))
 	}
-	return cell(text)
+	return text(why)
 }

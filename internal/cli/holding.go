@@ -19,6 +19,7 @@ type statusWithHolding struct {
 type holdingObject struct {
 	TableBytes              int64            `json:"table_bytes"`
 	TableRows               int64            `json:"table_rows_estimate"`
+	TableRowsFrom           string           `json:"table_rows_from"`
 	OldestSettled           *time.Time       `json:"oldest_settled_at"`
 	OldestSettledAgeSeconds float64          `json:"oldest_settled_age_seconds"`
 	Retention               *retentionObject `json:"retention"`
@@ -37,7 +38,7 @@ type retentionObject struct {
 
 func holdingJSON(h postgres.Holding) holdingObject {
 	o := holdingObject{
-		TableBytes: h.Bytes, TableRows: h.Rows, OldestSettled: timeOrNull(h.OldestSettled), OldestSettledAgeSeconds: h.OldestSettledAge.Seconds(),
+		TableBytes: h.Bytes, TableRows: h.Rows, TableRowsFrom: string(h.RowsFrom), OldestSettled: timeOrNull(h.OldestSettled), OldestSettledAgeSeconds: h.OldestSettledAge.Seconds(),
 		Pruned: h.Pruned, PrunedAt: timeOrNull(h.PrunedAt),
 	}
 	if h.Retained || h.DeadOlderThan > 0 || h.AuditOlderThan > 0 {
@@ -47,17 +48,26 @@ func holdingJSON(h postgres.Holding) holdingObject {
 }
 
 func printHolding(w io.Writer, h postgres.Holding) {
-	rows := ""
-	if h.Rows > 0 {
-		rows = fmt.Sprintf(", about %d rows by the server's statistics", h.Rows)
-	}
-	fmt.Fprintf(w, "table size\t%s%s\n", size(h.Bytes), rows)
+	fmt.Fprintf(w, "table size\t%s, %s\n", size(h.Bytes), rowsText(h))
 	oldest := "-"
 	if !h.OldestSettled.IsZero() {
 		oldest = moment(h.OldestSettled)
 	}
 	fmt.Fprintf(w, "oldest settled\t%s\n", oldest)
 	fmt.Fprintf(w, "retention\t%s\n", retentionText(h))
+}
+
+// rowsText says how many rows there are, and how that is known.
+func rowsText(h postgres.Holding) string {
+	switch h.RowsFrom {
+	case postgres.RowsCounted:
+		return grouped(h.Rows) + " rows"
+	case postgres.RowsAtLeast:
+		return fmt.Sprintf("more than %s rows: the server's statistics are missing or old; ANALYZE makes them anew", grouped(h.Rows))
+	case postgres.RowsEstimated:
+		return fmt.Sprintf("about %s rows by the server's statistics", grouped(h.Rows))
+	}
+	return "rows unknown: they could not be counted in time, and the server has no statistics; ANALYZE makes them"
 }
 
 // retentionText says who deletes settled events, or that nobody does, and what of the other kinds is deleted.

@@ -22,3 +22,17 @@ func TestRetentionIsToldOfEachKind(t *testing.T) {
 		}
 	}
 }
+
+func TestTheNumberOfRowsSaysHowItIsKnown(t *testing.T) {
+	t.Parallel()
+	for want, h := range map[string]postgres.Holding{
+		"12,345 rows": {Rows: 12_345, RowsFrom: postgres.RowsCounted},
+		"about 9,876,543 rows by the server's statistics":                                                       {Rows: 9_876_543, RowsFrom: postgres.RowsEstimated},
+		"more than 100,000 rows: the server's statistics are missing or old; ANALYZE makes them anew":           {Rows: 100_000, RowsFrom: postgres.RowsAtLeast},
+		"rows unknown: they could not be counted in time, and the server has no statistics; ANALYZE makes them": {RowsFrom: postgres.RowsUnknown},
+	} {
+		if got := rowsText(h); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

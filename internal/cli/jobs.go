@@ -38,26 +38,9 @@ relay to carry them out, or were killed. outbox jobs cancel ends either.`,
 			if err := a.refuse(cmd, f.checks()); err != nil {
 				return err
 			}
-			service, done, err := a.looker(cmd, &f.database)
-			if err != nil {
-				return err
-			}
-			defer done()
-			q := operate.JobQuery{State: state, After: f.after, Limit: f.limit}
-			if cmd.Flags().Changed("verb") {
-				q.Verb = &verb
-			}
-			if cmd.Flags().Changed("actor") {
-				q.Actor = &actor
-			}
-			p, err := service.Jobs(cmd.Context(), me(), q)
-			if err != nil {
-				return err
-			}
-			if f.json {
-				return a.encode(p)
-			}
-			return a.printJobs(p, textsOf(full))
+			q := operate.JobQuery{State: state, Verb: givenText(cmd, "verb", &verb), Actor: givenText(cmd, "actor", &actor), After: f.after, Limit: f.limit}
+			return showLook(a, cmd, &f, func(s *operate.Service) (operate.JobPage, error) { return s.Jobs(cmd.Context(), me(), q) },
+				func(p operate.JobPage) error { return a.printJobs(p, textsOf(full)) })
 		},
 	}
 	f.flags(cmd)

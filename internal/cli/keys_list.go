@@ -35,12 +35,7 @@ func (f *keyFilter) checks() []check {
 
 // filter is what the flags say. A text that was given counts, even when it is empty: an empty key is a key.
 func (f *keyFilter) filter(cmd *cobra.Command) operate.KeyFilter {
-	given := func(flag string, value *string) *string {
-		if !cmd.Flags().Changed(flag) {
-			return nil
-		}
-		return value
-	}
+	given := func(flag string, value *string) *string { return givenText(cmd, flag, value) }
 	return operate.KeyFilter{
 		Topic: given("topic", &f.topic), PartitionKey: given("key", &f.key), Type: given("type", &f.typ), Code: given("code", &f.code),
 		Error: f.failed, MinAge: f.olderThan, MaxAge: f.newerThan,
@@ -55,9 +50,12 @@ func (a *app) keysList() *cobra.Command {
 	}
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the parked keys, each with the event that stops it",
-		Long: `list shows a page of the parked keys, the one with the oldest event first, and at its
-end how to go on.`,
+		Short: "List the keys that do not go on: parked, paused, or waiting for an attempt",
+		Long: `list shows a page of the parked keys, each with the event that stops it, the one with the
+oldest event first, and at its end how to go on. Behind those of the first page stand the
+keys that somebody has paused, and those whose event is tried again by itself; a key that
+is parked and paused is there twice. A paused topic, or everything, is in outbox topics
+and outbox pause list.`,
 		Example: "  outbox keys list\n  outbox keys list --topic order-service.order.confirmed --code MESSAGE_TOO_LARGE\n  outbox keys list --limit 500 --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := a.refuse(cmd, append(f.page.checks(), f.keyFilter.checks()...)); err != nil {
@@ -67,19 +65,10 @@ end how to go on.`,
 			if f.newest {
 				q.Order = operate.NewestFirst
 			}
-			service, done, err := a.looker(cmd, &f.database)
-			if err != nil {
-				return err
-			}
-			defer done()
-			p, err := service.Keys(cmd.Context(), me(), q)
-			if err != nil {
-				return err
-			}
-			if f.json {
-				return a.encode(p)
-			}
-			return a.printKeys(p, q.KeyFilter == operate.KeyFilter{}, textsOf(f.full))
+			return showLook(a, cmd, &f.page, func(s *operate.Service) (operate.KeyPage, error) { return s.Keys(cmd.Context(), me(), q) },
+				func(p operate.KeyPage) error {
+					return a.printKeys(p, q.KeyFilter == operate.KeyFilter{}, textsOf(f.full))
+				})
 		},
 	}
 	f.page.flags(cmd)
@@ -92,15 +81,12 @@ end how to go on.`,
 func (a *app) printKeys(p operate.KeyPage, all bool, text func(string) string) error {
 	if len(p.Keys) == 0 {
 		what := none("key matches", p.Next)
-		if all {
+		if all || len(p.Paused)+len(p.Waiting) > 0 {
 			what = "no key is parked"
 		}
 		fmt.Fprintln(a.stdout, what)
-	} else if err := a.table("TOPIC\tKEY\tID\tEVENT TYPE\tSINCE\tREASON", func(w io.Writer) {
-		for _, k := range p.Keys {
-			fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\t%s\n", cell(k.Topic), printable(abridged(k.PartitionKey)), k.ID, cell(k.Type), moment(k.ParkedAt), text(k.Code+": "+k.Reason))
-		}
-	}); err != nil {
+	}
+	if err := a.printKeyLines(p, text); err != nil {
 		return err
 	}
 	if err := a.foot(p.Looks, "", p.Next); err != nil || len(p.Competing) == 0 {
@@ -109,6 +95,41 @@ func (a *app) printKeys(p operate.KeyPage, all bool, text func(string) string) e
 	// A metric that counts held keys must not lead to an empty list without a word.
 	_, err := fmt.Fprintf(a.stdout, "%s park no key: %s\n", printable(strings.Join(p.Competing, ", ")), heldElsewhere)
 	return err
+}
+
+// printKeyLines prints the parked keys, then those of the first page that are paused, or wait for their next attempt.
+func (a *app) printKeyLines(p operate.KeyPage, text func(string) string) error {
+	if len(p.Keys)+len(p.Paused)+len(p.Waiting) == 0 {
+		return nil
+	}
+	err := a.table("STATE\tTOPIC\tKEY\tID\tEVENT TYPE\tSINCE\tREASON", func(w io.Writer) {
+		line := func(state, topic, key, id, typ string, since time.Time, reason string) {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", state, text(topic), keyCell(key, text), id, text(typ), moment(since), text(reason))
+		}
+		for _, k := range p.Keys {
+			line("parked", k.Topic, k.PartitionKey, fmt.Sprint(k.ID), k.Type, k.ParkedAt, k.Code+": "+k.Reason)
+		}
+		for _, k := range p.Paused {
+			line("paused", k.Topic, k.PartitionKey, "-", "", k.Since, pauseReason(k))
+		}
+		for _, k := range p.Waiting {
+			line("waiting", k.Topic, k.PartitionKey, fmt.Sprint(k.ID), "", k.LastAt, fmt.Sprintf("again at %s, after %s: %s", moment(k.NextAttemptAt), plural(k.Attempts, "attempt"), k.Error))
+		}
+	})
+	if err == nil && p.MorePaused {
+		_, err = fmt.Fprintln(a.stdout, "more keys are paused: outbox pause list shows them")
+	}
+	if err == nil && p.MoreWaiting {
+		_, err = fmt.Fprintln(a.stdout, "more keys wait for their next attempt: outbox events list --state waiting shows their events")
+	}
+	return err
+}
+
+func pauseReason(p operate.Pause) string {
+	if p.Reason == "" {
+		return "by " + p.By
+	}
+	return "by " + p.By + ": " + p.Reason
 }
 
 // heldElsewhere follows the competing relays.

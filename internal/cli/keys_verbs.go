@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/outbox-relay/outbox/internal/config"
 	"github.com/outbox-relay/outbox/operate"
 )
 
@@ -14,8 +13,8 @@ import (
 type keyVerbFlags struct {
 	database
 	bulkFlags
-	topic, key, typ, code, failed string
-	olderThan, newerThan, wait    time.Duration
+	keyFilter
+	wait time.Duration
 }
 
 func (a *app) keysUnpark() *cobra.Command {
@@ -51,16 +50,9 @@ relays of mode competing, this command does.` + note + `
 		RunE:    func(cmd *cobra.Command, _ []string) error { return a.runKeysVerb(cmd, verb, f) },
 	}
 	f.database.flags(cmd)
-	fs := cmd.Flags()
-	fs.StringVar(&f.topic, "topic", "", "the key's `topic`")
-	fs.StringVar(&f.key, "key", "", "the partition `key`")
-	fs.StringVar(&f.typ, "type", "", "the `type` of the event that stops the key")
-	fs.StringVar(&f.code, "code", "", "the `code` of the error, such as MESSAGE_TOO_LARGE")
-	fs.StringVar(&f.failed, "error", "", "a `part` of the error or its code, in any case")
-	config.AgeVar(fs, &f.olderThan, "older-than", 0, "parked at least so long ago, such as 24h or 7d")
-	config.AgeVar(fs, &f.newerThan, "newer-than", 0, "parked at most so long ago, such as 15m")
+	f.keyFilter.flags(cmd)
 	f.bulkFlags.flags(cmd, "why, for the audit; needed to skip", "parked keys")
-	fs.DurationVar(&f.wait, "wait", operate.DefaultWait, "how long to wait until a single key is done")
+	cmd.Flags().DurationVar(&f.wait, "wait", operate.DefaultWait, "how long to wait until a single key is done")
 	return cmd
 }
 
@@ -71,19 +63,10 @@ func (a *app) runKeysVerb(cmd *cobra.Command, verb operate.Verb, f *keyVerbFlags
 	if err := needsReason(verb, f.reason); err != nil {
 		return err
 	}
-	if err := a.refuse(cmd, []check{above("wait", &f.wait, 0), atLeast("older-than", &f.olderThan, 0), atLeast("newer-than", &f.newerThan, 0)}); err != nil {
+	if err := a.refuse(cmd, append(f.keyFilter.checks(), above("wait", &f.wait, 0))); err != nil {
 		return err
 	}
-	given := func(flag string, value *string) *string {
-		if !cmd.Flags().Changed(flag) {
-			return nil
-		}
-		return value
-	}
-	filter := operate.KeyFilter{
-		Topic: given("topic", &f.topic), PartitionKey: given("key", &f.key), Type: given("type", &f.typ), Code: given("code", &f.code),
-		Error: f.failed, MinAge: f.olderThan, MaxAge: f.newerThan,
-	}
+	filter := f.filter(cmd)
 	s, done, err := a.service(cmd, &f.database)
 	if err != nil {
 		return err

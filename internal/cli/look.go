@@ -59,6 +59,23 @@ func (p *page) flags(cmd *cobra.Command) {
 
 func (p *page) checks() []check { return []check{between("limit", &p.limit, 1, operate.MaxPage)} }
 
+// showLook asks the service for a page and shows it: as a JSON object, or by print.
+func showLook[T any](a *app, cmd *cobra.Command, f *page, ask func(*operate.Service) (T, error), print func(T) error) error {
+	service, done, err := a.looker(cmd, &f.database)
+	if err != nil {
+		return err
+	}
+	defer done()
+	found, err := ask(service)
+	if err != nil {
+		return err
+	}
+	if f.json {
+		return a.encode(found)
+	}
+	return print(found)
+}
+
 // encode prints a page as JSON.
 func (a *app) encode(v any) error { return json.NewEncoder(a.stdout).Encode(v) }
 

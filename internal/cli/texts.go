@@ -30,6 +30,14 @@ func textsOf(full bool) func(string) string {
 	}
 }
 
+// keyCell is a partition key as a cell: an empty key is one, and is shown as "".
+func keyCell(key string, text func(string) string) string {
+	if key == "" {
+		return `""`
+	}
+	return text(key)
+}
+
 // filterText is a filter as the audit and the jobs keep it, for people: topic=shop.order state=parked. What cannot be read is shown as it is.
 func filterText(filter []byte) string {
 	decoder := json.NewDecoder(bytes.NewReader(filter))
