@@ -69,7 +69,7 @@ func printed(t *testing.T, text string, full bool) map[string]string {
 		return nil
 	})
 	show("3 report", func(a *app) error {
-		a.sayReport(operate.Report{Verb: operate.VerbSkip, Total: 1, Failed: 1, Reasons: []operate.FailedFor{{Text: text, Count: 1}}, Note: text, State: operate.JobCancelled})
+		a.sayReport(operate.Report{Verb: operate.VerbSkip, Total: 1, Failed: 1, Reasons: []operate.FailedFor{{Text: text, Count: 1}}, Note: "ended: " + text, State: operate.JobCancelled})
 		return nil
 	})
 	return all
