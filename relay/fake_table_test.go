@@ -161,6 +161,13 @@ func (f *fakeTable) requestEvent(verb string, e *Event) {
 	f.requests = append(f.requests, fakeRequest{verb, e.Key(), e.Ref()})
 }
 
+// withdraw takes all requests back.
+func (f *fakeTable) withdraw() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.requests = nil
+}
+
 func (f *fakeTable) requestsOpen() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()

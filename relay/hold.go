@@ -115,6 +115,13 @@ func (g *gate) idle(keys []Key) (idle, busy []Key) {
 	return idle, busy
 }
 
+// holding tells that keys are held for operators' requests.
+func (g *gate) holding() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.requested) > 0
+}
+
 func (g *gate) unhold(keys []Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

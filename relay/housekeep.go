@@ -50,6 +50,7 @@ func (t *term) housekeep(stop, work, finish context.Context) error {
 			silent = t.noteSilence(silent)
 			probe.ask(ctx)
 			t.lines.tick(ctx)
+			t.letGo()
 			err = errors.Join(t.tryAgain(ctx), t.buryLocked(finish), held.write(ctx))
 		}
 		if err != nil && ctx.Err() == nil {
@@ -151,58 +152,6 @@ func (t *term) checkTopics(ctx context.Context) {
 			t.cfg.Logger.Info("topic in order again", "topic", engine.Short(name))
 		}
 	}
-}
-
-// carryOut has the source do a part of what operators ask for. Keys that are asked about are held meanwhile.
-func (t *term) carryOut(ctx context.Context) error {
-	var held []Key
-	done, err := t.source.Requests(ctx, t.keeper.current(), func(keys []Key) []Key {
-		stopped := t.gate.hold(keys)
-		held = append(held, stopped...)
-		return t.awaitIdle(ctx, stopped)
-	})
-	t.lookAgain(ctx, done)
-	t.gate.unpark(done.Released...)
-	if done.Done > 0 {
-		// An event that waits for its next attempt may be due now.
-		t.attempts.lookAt(t.cfg.now())
-	}
-	t.gate.unhold(held)
-	if n := len(done.Released) + len(done.Changed); n > 0 {
-		t.cfg.Logger.Info("keys go on: operators' requests were carried out", "keys", n, "requests", done.Done)
-	}
-	if err != nil {
-		return fmt.Errorf("carry out requests: %w", err)
-	}
-	if done.More {
-		t.requested.set()
-	}
-	return nil
-}
-
-const (
-	// idleWithin is how long keys that are held may take until nothing of them is in flight. Those that take longer go on first, and are asked for again at
-	// the next look.
-	idleWithin = 50 * time.Millisecond
-	idleEvery  = 2 * time.Millisecond
-)
-
-// awaitIdle returns those of the held keys of which nothing is in flight, in a moment at the latest.
-func (t *term) awaitIdle(ctx context.Context, held []Key) []Key {
-	tick := time.NewTicker(idleEvery)
-	defer tick.Stop()
-	idle, busy := t.gate.idle(held)
-	for until := t.cfg.now().Add(idleWithin); len(busy) > 0 && t.cfg.now().Before(until); {
-		select {
-		case <-ctx.Done():
-			return idle
-		case <-tick.C:
-		}
-		var more []Key
-		more, busy = t.gate.idle(busy)
-		idle = append(idle, more...)
-	}
-	return idle
 }
 
 // lookAgain lets the publisher look at the topics of keys that go on, and at their dead-letter topics: an operator has most likely changed something about them. An

@@ -27,6 +27,8 @@ type term struct {
 	letters int
 	answers []answered
 	decided
+	// held are keys that are held for operators' requests until they are idle, since when; housekeeping alone touches it.
+	held map[Key]time.Time
 	// toStop are events whose keys are to be parked, no key twice; housekeeping alone touches it.
 	toStop []FailedEvent
 	// gained are lanes that were claimed and whose parked keys are to be read.
@@ -62,6 +64,7 @@ func (r *Relay) lead(ctx context.Context, claim Claim, sent time.Time) error {
 		keeper:    newKeeper(r.source, claim, r.cfg.LeaseTTL, r.silence, r.cfg.now, sent, r.publisher),
 		end:       end,
 		undecided: map[string]error{},
+		held:      map[Key]time.Time{},
 		arrived:   newSignal(),
 		toPark:    newSignal(),
 		toGain:    newSignal(),

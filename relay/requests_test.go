@@ -1,0 +1,81 @@
+package relay
+
+import (
+	"testing"
+	"time"
+)
+
+// busy writes events of the key, one after the other, until the test ends.
+func (w *world) busy(key Key, every time.Duration) {
+	ctx := w.t.Context()
+	go func() {
+		for tick := time.NewTicker(every); ; {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+				w.table.insert(key)
+			}
+		}
+	}()
+}
+
+// Brokers may take longer to answer than a request waits, and a key may always have something on its way: then nothing more of it goes out until it is idle.
+func TestRequestForAKeyThatIsNeverIdleIsCarriedOut(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.busy(keyA, 90*time.Millisecond)
+		r := w.relay(Config{})
+		r.publisher.latency = func(*Event) time.Duration { return 100 * time.Millisecond }
+		r.start()
+		w.until("the key is busy", func() bool { return len(w.kafka.of(keyA)) > 10 })
+		for range 5 {
+			began := time.Now()
+			w.table.request("retry", keyA)
+			w.until("the request is carried out", func() bool { return w.table.requestsOpen() == 0 })
+			if took := time.Since(began); took > 3*time.Second {
+				t.Errorf("the request took %s", took)
+			}
+		}
+		published := len(w.kafka.of(keyA))
+		w.until("the key goes on", func() bool { return len(w.kafka.of(keyA)) > published+10 })
+		r.wantStopped()
+	})
+}
+
+// Records that do not come back hold their key up anyway. It goes on by itself when they do, whether its request is still there or was withdrawn.
+func TestKeyThatDoesNotBecomeIdleGoesOn(t *testing.T) {
+	inWorld(t, func(w *world) {
+		answer := newHeld()
+		w.table.insert(keyA)
+		r := w.relay(Config{})
+		r.publisher.hold = answer.of(keyA)
+		r.start()
+		w.until("the key is busy", func() bool { return r.Stats().Outstanding == 1 })
+		w.table.request("retry", keyA)
+		w.table.insert(keyA)
+		after(2 * holdFor)
+		w.table.withdraw()
+		after(time.Second)
+		answer.letGo()
+		w.untilPublished()
+		w.wantRecords(keyA, 1, 2)
+		r.wantStopped()
+	})
+}
+
+// A run that is to end when everything is published does not end while a key is held back for a moment.
+func TestOnceWaitsForKeysThatAreHeldForRequests(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.table.insertMany(20, func(int) Key { return keyA })
+		w.table.request("retry", keyA)
+		r := w.relay(Config{Once: true})
+		r.publisher.latency = func(*Event) time.Duration { return 100 * time.Millisecond }
+		r.source.before.set(slowly("requests", 3*time.Second))
+		if err := <-r.start().ran; err != nil {
+			t.Errorf("run: %v", err)
+		}
+		if n := w.table.open(); n != 0 {
+			t.Errorf("%d events are unpublished", n)
+		}
+	})
+}
