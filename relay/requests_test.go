@@ -23,11 +23,17 @@ func (w *world) busy(key Key, every time.Duration) {
 // Brokers may take longer to answer than a request waits, and a key may always have something on its way: then nothing more of it goes out until it is idle.
 func TestRequestForAKeyThatIsNeverIdleIsCarriedOut(t *testing.T) {
 	inWorld(t, func(w *world) {
-		w.busy(keyA, 90*time.Millisecond)
+		w.busy(keyA, 20*time.Millisecond)
 		r := w.relay(Config{})
-		r.publisher.latency = func(*Event) time.Duration { return 100 * time.Millisecond }
+		// What is written meanwhile takes as long again.
+		r.publisher.latency = func(e *Event) time.Duration {
+			if e.ID%14 == 0 {
+				return 300 * time.Millisecond
+			}
+			return 0
+		}
 		r.start()
-		w.until("the key is busy", func() bool { return len(w.kafka.of(keyA)) > 10 })
+		w.until("the key is busy", func() bool { return len(w.kafka.of(keyA)) > 100 })
 		for range 5 {
 			began := time.Now()
 			w.table.request("retry", keyA)
@@ -37,7 +43,7 @@ func TestRequestForAKeyThatIsNeverIdleIsCarriedOut(t *testing.T) {
 			}
 		}
 		published := len(w.kafka.of(keyA))
-		w.until("the key goes on", func() bool { return len(w.kafka.of(keyA)) > published+10 })
+		w.until("the key goes on", func() bool { return len(w.kafka.of(keyA)) > published+100 })
 		r.wantStopped()
 	})
 }
