@@ -261,6 +261,31 @@ func TestAnotherAttemptIsMadeAfterItsTimeAndOnlyItsKeyWaits(t *testing.T) {
 	})
 }
 
+// Many events that failed together are due together: they do not go out a handful at each look.
+func TestManyEventsThatAreDueAreTriedAtOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		const keys = 20 * dueAtOnce
+		w.table.insertMany(keys, func(i int) Key { return Key{"orders", fmt.Sprint("key", i)} })
+		r := w.relay(Config{Policies: []Policy{{MaxAttempts: 2, MinBackoff: time.Minute, MaxBackoff: time.Minute}}})
+		var failed atomic.Int64
+		r.publisher.fail = func(*Event) error {
+			if failed.Add(1) <= keys {
+				return failure(ClassEvent)
+			}
+			return nil
+		}
+		r.start()
+		w.until("all wait", func() bool { return r.Stats().DelayedKeys == keys })
+		after(time.Minute - time.Second)
+		began := time.Now()
+		w.untilPublished()
+		if took := time.Since(began); took > 4*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		r.wantStopped()
+	})
+}
+
 func TestLastAttemptParksTheKeyWithAllThatWasTried(t *testing.T) {
 	inWorld(t, func(w *world) {
 		bad := w.table.insert(keyA)

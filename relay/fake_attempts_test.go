@@ -115,10 +115,13 @@ func (s *fakeSource) Retry(ctx context.Context, c Claim, failed []RetriedEvent) 
 	})
 }
 
+// dueAtOnce is how many events a fake gives at most.
+const dueAtOnce = 100
+
 func (s *fakeSource) Due(ctx context.Context, c Claim) (due []Failing, err error) {
 	err = s.call(ctx, "due", func() error {
 		for _, r := range s.table.failing {
-			if s.ownsLane(c, s.table.lane(r.Key)) == nil && !r.due.IsZero() && !r.due.After(time.Now()) {
+			if len(due) < dueAtOnce && s.ownsLane(c, s.table.lane(r.Key)) == nil && !r.due.IsZero() && !r.due.After(time.Now()) {
 				r.due = time.Time{}
 				due = append(due, r.Failing)
 			}

@@ -74,9 +74,13 @@ func TestOnceWaitsForKeysThatAreHeldForRequests(t *testing.T) {
 	inWorld(t, func(w *world) {
 		w.table.insertMany(20, func(int) Key { return keyA })
 		w.table.request("retry", keyA)
-		r := w.relay(Config{Once: true})
-		r.publisher.latency = func(*Event) time.Duration { return 100 * time.Millisecond }
-		r.source.before.set(slowly("requests", 3*time.Second))
+		r := w.relay(Config{Once: true, BatchSize: 1})
+		r.publisher.latency = func(e *Event) time.Duration {
+			if e.ID == 1 {
+				return 300 * time.Millisecond
+			}
+			return 0
+		}
 		if err := <-r.start().ran; err != nil {
 			t.Errorf("run: %v", err)
 		}
