@@ -71,8 +71,9 @@ func TestKilledBetweenTheLetterAndTheMoveTheEventDiesOnce(t *testing.T) {
 	release := f.locking(t, `SELECT FROM outbox_event WHERE topic = $1 AND partition_key = ANY ($2) AND length(payload::text) > 5000 FOR UPDATE`, topic, held)
 	args := append(slices.Clone(relayArgs), "--on-failure", "*=dead-letter topic=dead-{topic}")
 	first := f.startProcess(t, args...)
-	await.Until(t, "every event has its letter, and those whose rows are free are dead", func() bool {
-		return len(f.records(t, dead)) == keys && f.count(t, "SELECT count(*) FROM outbox.dead_event") == keys-locked
+	await.Until(t, "every event has its letter, those whose rows are free are dead, and what was behind them is settled", func() bool {
+		return len(f.records(t, dead)) == keys && f.count(t, "SELECT count(*) FROM outbox.dead_event") == keys-locked &&
+			f.count(t, "SELECT count(*) FROM outbox_event WHERE published_at IS NULL") == 3*locked
 	})
 	first.end(syscall.SIGKILL)
 	release()
