@@ -50,6 +50,8 @@ type FailedEvent struct {
 	// Event is the row, EventType its type.
 	Event     Ref
 	EventType string
+	// Aggregate is the event's if it stops with the key; of a key that waits for it with CodeAggregateParked, the one that it waits for. Otherwise zero.
+	Aggregate Aggregate
 	// Code is a stable name of the reason, such as MESSAGE_TOO_LARGE; Reason says it to people: what, where, and what to do.
 	Code, Reason string
 }

@@ -7,6 +7,7 @@ func (g *gate) delay(key Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.parked, key)
+	g.unscope(key)
 	if g.delayed == nil {
 		g.delayed = map[Key]struct{}{}
 	}

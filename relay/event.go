@@ -24,6 +24,8 @@ type Event struct {
 	Headers []byte
 	// CreatedAt is created_at: the start of the writer's transaction, by the database's clock.
 	CreatedAt time.Time
+	// Aggregate is aggregate_type and aggregate_id; zero when nobody asked for it ([Aggregates]).
+	Aggregate Aggregate
 }
 
 // Key is the scope of order, of the gate and of parking.
@@ -40,7 +42,7 @@ func (e *Event) Ref() Ref { return Ref{e.ID, e.EventID} }
 
 // Size is what the event costs the relay's memory budget, in bytes: its variable parts and a flat charge for the rest.
 func (e *Event) Size() int {
-	return flatSize + len(e.Type) + len(e.Topic) + len(e.PartitionKey) + len(e.Payload) + len(e.Headers)
+	return flatSize + len(e.Type) + len(e.Topic) + len(e.PartitionKey) + len(e.Payload) + len(e.Headers) + len(e.Aggregate.Type) + len(e.Aggregate.ID)
 }
 
 // flatSize is what an event in flight costs beside its variable parts.

@@ -46,6 +46,13 @@ func (a *attempts) know(ref Ref, made int) {
 	a.made[ref] = made
 }
 
+// madeOf is how often the event has failed.
+func (a *attempts) madeOf(ref Ref) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.made[ref]
+}
+
 // lookAt has the database asked at the time, or before.
 func (a *attempts) lookAt(at time.Time) {
 	a.mu.Lock()
@@ -120,7 +127,10 @@ func (t *term) readFailing(ctx context.Context, lanes []int32) error {
 // decide does what the policy says of a failed event.
 func (t *term) decide(ctx context.Context, o outcome) error {
 	code, reason := ReasonOf(o.err)
-	f := FailedEvent{Key: o.event.Key(), Event: o.event.Ref(), EventType: o.event.Type, Code: cmp.Or(code, "UNPUBLISHABLE"), Reason: reason}
+	if code == CodeAggregateParked {
+		return t.decideFollower(ctx, o.event)
+	}
+	f := FailedEvent{Key: o.event.Key(), Event: o.event.Ref(), EventType: o.event.Type, Aggregate: t.cfg.scopeOf(o.event), Code: cmp.Or(code, "UNPUBLISHABLE"), Reason: reason}
 	if f.Code == CodeCrashLoop {
 		return t.park(ctx, f)
 	}

@@ -96,6 +96,9 @@ func (t *term) unfinished() int {
 
 // park has it written down that the key stops at this event: together with others, and at the latest when the turn ends.
 func (t *term) park(ctx context.Context, f FailedEvent) error {
+	if f.Code != CodeAggregateParked {
+		t.gate.stopAggregate(StoppedAggregate{f.Aggregate, f.Key, f.Event})
+	}
 	t.toStop = append(t.toStop, f)
 	if len(t.toStop) < parkAtOnce {
 		return nil
@@ -113,7 +116,7 @@ func (t *term) writeParked(ctx context.Context) error {
 	t.toStop = nil
 	keys := make([]ParkedKey, len(stopped))
 	for i, f := range stopped {
-		keys[i] = ParkedKey{Key: f.Key, Event: f.Event, EventType: f.EventType, Code: f.Code, Reason: f.Reason}
+		keys[i] = ParkedKey{Key: f.Key, Event: f.Event, EventType: f.EventType, Aggregate: f.Aggregate, Code: f.Code, Reason: f.Reason}
 	}
 	gone, err := t.source.Park(ctx, t.keeper.current(), keys)
 	if err != nil {
@@ -129,8 +132,14 @@ func (t *term) writeParked(ctx context.Context) error {
 			t.attempts.acked([]Ref{f.Event})
 			continue
 		}
+		if f.Code == CodeAggregateParked {
+			t.gate.followed(f.Key, f.Aggregate)
+			t.lines.followed.say(ctx, f)
+			continue
+		}
 		t.lines.parked.say(ctx, f)
 	}
 	t.gate.unpark(gone...)
+	t.freeSoon()
 	return nil
 }

@@ -244,7 +244,9 @@ func (s *fakeSource) Park(ctx context.Context, c Claim, keys []ParkedKey) (gone 
 				continue
 			}
 			s.table.parked[p.Key] = p
-			s.table.fail(FailedEvent{p.Key, p.Event, p.EventType, p.Code, p.Reason}).due = time.Time{}
+			if p.Code != CodeAggregateParked {
+				s.table.fail(FailedEvent{Key: p.Key, Event: p.Event, EventType: p.EventType, Code: p.Code, Reason: p.Reason}).due = time.Time{}
+			}
 		}
 		return nil
 	})

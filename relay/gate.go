@@ -28,6 +28,11 @@ type gate struct {
 	keys     map[Key]*keyState
 	topics   map[string]*topicState
 	parked   map[Key]struct{}
+	// followers are keys that are parked in the database, each behind the aggregate that it waits for; followersOf are the same by aggregate. Nil while there are none.
+	followers   map[Key]Aggregate
+	followersOf map[Aggregate]map[Key]struct{}
+	// scope is nil when no key stops its aggregate.
+	scope *scope
 	// delayed are keys that wait for the next attempt with an event; may be nil.
 	delayed map[Key]struct{}
 	// requested are keys for which an operator's request is being carried out.
@@ -135,16 +140,17 @@ func (g *gate) admit(events []*Event) (ready []*Event) {
 			continue
 		}
 		k := g.keys[key]
+		t := g.topicOf(k, key)
+		if t.due || k != nil && k.spilled {
+			continue
+		}
+		if g.scope.stops(e.Aggregate) {
+			g.follow(k, e)
+			continue
+		}
 		if k == nil {
-			t := g.topic(key.Topic)
-			if t.due {
-				continue
-			}
 			k = &keyState{topic: t, admission: g.admission}
 			g.keys[key] = k
-		}
-		if k.spilled || k.topic.due {
-			continue
 		}
 		size := e.Size()
 		g.inFlight[ref] = flight{key: key, size: size}
@@ -176,6 +182,14 @@ func (g *gate) topic(name string) *topicState {
 		g.topics[name] = t
 	}
 	return t
+}
+
+// topicOf is the topic of a key, whose state is k if it has one.
+func (g *gate) topicOf(k *keyState, key Key) *topicState {
+	if k != nil {
+		return k.topic
+	}
+	return g.topic(key.Topic)
 }
 
 func (g *gate) send(k *keyState, n int) {

@@ -76,6 +76,7 @@ func (g *gate) unpark(keys ...Key) {
 	for _, key := range keys {
 		delete(g.parked, key)
 		delete(g.delayed, key)
+		g.unscope(key)
 		g.goOn(key)
 	}
 }

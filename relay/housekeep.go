@@ -12,7 +12,7 @@ import (
 	"github.com/outbox-relay/outbox/internal/topicname"
 )
 
-// housekeep decides on failed events, reads those of gained lanes, asks for missing topics, carries out what operators request, has the source watch itself, says when the brokers fall silent, and asks
+// housekeep decides on failed events, reads those of gained lanes, frees those that wait for nothing any more, asks for missing topics, carries out what operators request, has the source watch itself, says when the brokers fall silent, and asks
 // them whether they are there while there is nothing to publish. It works until stop or work
 // ends, then decides on what is left under finish.
 func (t *term) housekeep(stop, work, finish context.Context) error {
@@ -46,12 +46,14 @@ func (t *term) housekeep(stop, work, finish context.Context) error {
 			err = t.gain(ctx)
 		case <-t.requested:
 			err = t.carryOut(ctx)
+		case <-t.toFree:
+			err = t.freeFollowers(ctx)
 		case <-notes.C:
 			silent = t.noteSilence(silent)
 			probe.ask(ctx)
 			t.lines.tick(ctx)
 			t.letGo()
-			err = errors.Join(t.tryAgain(ctx), t.buryLocked(finish), held.write(ctx))
+			err = errors.Join(t.tryAgain(ctx), t.buryLocked(finish), t.freeFollowers(ctx), held.write(ctx))
 		}
 		if err != nil && ctx.Err() == nil {
 			t.lines.close(finish)
@@ -112,7 +114,7 @@ func (t *term) gain(ctx context.Context) error {
 		return nil
 	}
 	t.gate.forget(lanes)
-	if err := errors.Join(t.readParked(ctx, lanes), t.readFailing(ctx, lanes)); err != nil {
+	if err := errors.Join(t.readParked(ctx, lanes), t.readFailing(ctx, lanes), t.learnAnew(ctx)); err != nil {
 		return err
 	}
 	t.mu.Lock()
@@ -120,6 +122,7 @@ func (t *term) gain(ctx context.Context) error {
 	lanes = slices.DeleteFunc(lanes, func(l int32) bool { return !slices.Contains(t.gained, l) })
 	t.gained = slices.DeleteFunc(t.gained, func(l int32) bool { return slices.Contains(lanes, l) })
 	t.gate.gain(lanes)
+	t.freeSoon()
 	return nil
 }
 

@@ -120,6 +120,11 @@ func (g *gate) forget(lanes []int32) {
 			delete(g.parked, key)
 		}
 	}
+	for key := range g.followers {
+		if slices.Contains(lanes, g.lanes.of(key)) {
+			g.unscope(key)
+		}
+	}
 	for key := range g.delayed {
 		if slices.Contains(lanes, g.lanes.of(key)) {
 			delete(g.delayed, key)

@@ -137,6 +137,7 @@ func (t *term) readBatch(ctx context.Context, n int) (Batch, error) {
 	if ready := t.gate.admit(batch.Events); len(ready) > 0 {
 		t.publish(ready)
 	}
+	t.stopKeys(t.gate.takeMet())
 	return batch, nil
 }
 
@@ -270,7 +271,7 @@ func (r *reader) awaitSettled(ctx context.Context) (done bool, err error) {
 		}
 		// A key may go on behind an event of which is still to be decided.
 		open := r.cfg.givesUp() && r.gate.undecided() > 0
-		if !gaining && !released && inFlight == 0 && !open && !r.gate.holding() {
+		if !gaining && !released && inFlight == 0 && !open && !r.gate.holding() && !r.gate.looseAny() {
 			return true, nil
 		}
 		now := r.cfg.now()

@@ -53,6 +53,9 @@ type Policy struct {
 	Topics string
 	// OnFailure is what becomes of an event that is given up.
 	OnFailure Action
+	// ParkScope is how far an event reaches that stops its key. It counts for whatever ends up parked: with DeadLetter and Skip, what could not be moved, or has ended one
+	// relay after the other. An event that waits for its next attempt stops its key alone.
+	ParkScope ParkScope
 	// MaxAttempts is how often an event is tried before it is given up. Between two attempts its key waits, and no other. 0: once, and
 	// DefaultAttempts times where the failure is one that time may cure ([PublishError.Passing]).
 	MaxAttempts int
@@ -85,6 +88,9 @@ func (p Policy) validate() error {
 	}
 	if p.OnFailure < Park || p.OnFailure > Skip {
 		wrong("there is no action %d: use Park, DeadLetter or Skip", int(p.OnFailure))
+	}
+	if p.ParkScope < ScopeKey || p.ParkScope > ScopeAggregate {
+		wrong("there is no scope %d: use ScopeKey or ScopeAggregate", int(p.ParkScope))
 	}
 	if p.MaxAttempts < 0 {
 		wrong("there are %d attempts: want 0 or more", p.MaxAttempts)

@@ -12,8 +12,9 @@ import (
 //
 //	dead-letter
 //	orders.*=dead-letter topic=dead.{topic} attempts=3 backoff=1s..5m
+//	orders.*=park park-scope=aggregate
 //
-// First comes the action, for the topics of a pattern if there is one in front of it; then what else the policy says: DeadLetterTopic, MaxAttempts, MinBackoff and MaxBackoff.
+// First comes the action, for the topics of a pattern if there is one in front of it; then what else the policy says: DeadLetterTopic, ParkScope, MaxAttempts, MinBackoff and MaxBackoff.
 func ParsePolicy(text string) (Policy, error) {
 	words := strings.Fields(text)
 	if len(words) == 0 {
@@ -50,6 +51,10 @@ func (p *Policy) set(name, value string) (err error) {
 		if p.DeadLetterTopic = value; value == "" {
 			return errors.New("topic= needs a name")
 		}
+	case "park-scope":
+		if p.ParkScope, err = ParseParkScope(value); err != nil {
+			return fmt.Errorf("park-scope: %w", err)
+		}
 	case "attempts":
 		if p.MaxAttempts, err = strconv.Atoi(value); err != nil || p.MaxAttempts < 1 {
 			return fmt.Errorf("attempts=%s: want a whole number, 1 or more", value)
@@ -64,7 +69,7 @@ func (p *Policy) set(name, value string) (err error) {
 			return fmt.Errorf("backoff=%s: want one duration, or the least and the most such as 1s..5m", value)
 		}
 	default:
-		return fmt.Errorf("%q is unknown: after the action come topic=, attempts= and backoff=", name)
+		return fmt.Errorf("%q is unknown: after the action come topic=, park-scope=, attempts= and backoff=", name)
 	}
 	return nil
 }

@@ -20,11 +20,13 @@ type Relay struct {
 	publisher Publisher
 	// letterer is the publisher; nil when it sends no letters.
 	letterer Letterer
-	cfg      Config
-	owner    Owner
-	silence  time.Duration
-	settler  *settler
-	counters counters
+	// aggregates is the source; nil when it knows of none.
+	aggregates Aggregates
+	cfg        Config
+	owner      Owner
+	silence    time.Duration
+	settler    *settler
+	counters   counters
 	// info is what the source said when the current term began; written and read by the goroutine of Run.
 	info SourceInfo
 	// reason is why the relay has not started yet.
@@ -70,19 +72,27 @@ func New(source Source, publisher Publisher, cfg Config) (*Relay, error) {
 	if letterer == nil && slices.ContainsFunc(cfg.Policies, func(p Policy) bool { return p.DeadLetterTopic != "" }) {
 		return nil, errors.New("relay configuration: a policy has a dead-letter topic, and the publisher is no Letterer")
 	}
+	aggregates, _ := source.(Aggregates)
+	if cfg.parksAggregates() {
+		if aggregates == nil {
+			return nil, errors.New("relay configuration: a policy has the park-scope aggregate, and the source cannot read aggregates")
+		}
+		aggregates.ReadAggregates()
+	}
 	id, err := uuid.NewRandom()
 	if err != nil {
 		return nil, fmt.Errorf("draw owner id: %w", err)
 	}
 	return &Relay{
-		source:    source,
-		publisher: publisher,
-		letterer:  letterer,
-		cfg:       cfg,
-		owner:     Owner{ID: id, Name: cfg.Name, Version: cfg.Version},
-		silence:   engine.Silence(cfg.LeaseTTL, publisher.MaxDelay()),
-		settler:   newSettler(source, cfg.step),
-		warned:    map[string]bool{},
+		source:     source,
+		publisher:  publisher,
+		letterer:   letterer,
+		aggregates: aggregates,
+		cfg:        cfg,
+		owner:      Owner{ID: id, Name: cfg.Name, Version: cfg.Version},
+		silence:    engine.Silence(cfg.LeaseTTL, publisher.MaxDelay()),
+		settler:    newSettler(source, cfg.step),
+		warned:     map[string]bool{},
 	}, nil
 }
 

@@ -34,6 +34,7 @@ func (t *term) carryOut(ctx context.Context) error {
 		delete(t.held, key)
 	}
 	t.gate.unhold(idle)
+	t.freeSoon()
 	if n := len(done.Released) + len(done.Changed); n > 0 {
 		t.cfg.Logger.Info("keys go on: operators' requests were carried out", "keys", n, "requests", done.Done)
 	}

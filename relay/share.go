@@ -76,7 +76,7 @@ func (s *share) pause(looked time.Time) time.Duration {
 	return max(0, min(next, s.keeper.dueIn()))
 }
 
-// look asks what is paused and requested and how the lanes are shared out, and takes or begins to leave what differs from the fair share. A newcomer is left one
+// look asks what is paused, requested and stopped, and how the lanes are shared out, and takes or begins to leave what differs from the fair share. A newcomer is left one
 // lane to be tried with: only when it works with that does it get the rest.
 func (s *share) look(ctx context.Context, now time.Time) error {
 	if err := s.showUp(ctx, now); err != nil {
@@ -95,6 +95,9 @@ func (s *share) look(ctx context.Context, now time.Time) error {
 		s.requested.set()
 	}
 	if err := s.learnPauses(ctx, v.Pauses); err != nil {
+		return err
+	}
+	if err := s.keeper.bounded(ctx, s.learnStopped); err != nil {
 		return err
 	}
 	if silent := s.gate.silentFor(); s.outdone(v, silent) {

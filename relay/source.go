@@ -193,7 +193,7 @@ type View struct {
 type Failures interface {
 	// ParkedKeys returns the keys of the given lanes that are parked, each with the event that stops it.
 	ParkedKeys(ctx context.Context, lanes []int32) ([]ParkedKey, error)
-	// Park stops keys, none of them given twice: each at its event, for a reason. It counts as a failed attempt with the event. It returns the keys whose
+	// Park stops keys, none of them given twice: each at its event, for a reason. It counts as a failed attempt with the event, but for CodeAggregateParked. It returns the keys whose
 	// events are not unpublished any more, which it does not stop: somebody has settled or removed those events meanwhile. After an error nothing is known of the keys; one that
 	// the database refuses does not keep the others from being parked.
 	Park(ctx context.Context, claim Claim, keys []ParkedKey) (gone []Key, err error)
@@ -260,6 +260,8 @@ type ParkedKey struct {
 	Event Ref
 	// EventType is its type.
 	EventType string
+	// Aggregate is the event's if it stops with the key; of a key with CodeAggregateParked, the one that the key waits for. Otherwise zero.
+	Aggregate Aggregate
 	// Code is a stable name of the reason, such as MESSAGE_TOO_LARGE.
 	Code string
 	// Reason says it to people: what, where, and what to do.

@@ -35,13 +35,14 @@ type term struct {
 	gained []int32
 	// undecided are topics that stopped before the source's first publication; the goroutine of the outcomes alone touches it.
 	undecided map[string]error
-	// arrived is set with outcomes, toPark with failed, toGain with gained; requested when an operator wants something.
-	arrived, toPark, toGain, requested signal
+	// arrived is set with outcomes, toPark with failed, toGain with gained; requested when an operator wants something, toFree when keys wait for aggregates that nothing stops.
+	arrived, toPark, toGain, requested, toFree signal
 	// begun tells that the term reads and publishes; published is how much the relay had published before.
 	begun     atomic.Bool
 	published int64
 	attempts  attempts
 	careful   *careful
+	learning  learning
 	// lines is what is said of failed events; housekeeping alone touches it.
 	lines *failureLines
 	// stopping tells that lanes are neither taken nor left any more.
@@ -69,6 +70,7 @@ func (r *Relay) lead(ctx context.Context, claim Claim, sent time.Time) error {
 		toPark:    newSignal(),
 		toGain:    newSignal(),
 		requested: newSignal(),
+		toFree:    newSignal(),
 		published: r.counters.published.Load(),
 
 		pausesKnown: make(chan struct{}),
@@ -76,6 +78,9 @@ func (r *Relay) lead(ctx context.Context, claim Claim, sent time.Time) error {
 	t.lines = newFailureLines(r.cfg.Logger, r.cfg.now)
 	t.careful = newCareful(r.info.Lanes, r.cfg.MaxInFlight)
 	t.careful.add(claim.Abandoned)
+	if r.cfg.parksAggregates() {
+		t.gate.scope = newScope(t.parks)
+	}
 	t.free.Store(-1)
 	t.requested.set()
 	t.noteLanes(claim)
@@ -192,6 +197,9 @@ func (t *term) begin(ctx, work context.Context, lanes []int32) error {
 	if err := t.readFailing(opening, lanes); err != nil {
 		return err
 	}
+	if err := t.learnAnew(opening); err != nil {
+		return err
+	}
 	if err := t.readPauses(opening); err != nil {
 		return err
 	}
@@ -212,7 +220,14 @@ func (t *term) readParked(ctx context.Context, lanes []int32) error {
 	}
 	for _, p := range parked {
 		t.gate.park(p.Key)
+		switch {
+		case p.Code != CodeAggregateParked:
+			t.rooted(p)
+		case t.aggregates != nil:
+			t.gate.followed(p.Key, p.Aggregate)
+		}
 	}
+	t.freeSoon()
 	return nil
 }
 

@@ -60,6 +60,9 @@ func (g *gate) fail(v *verdict, k *keyState, o outcome) {
 			g.parked[key] = struct{}{}
 			v.failed = append(v.failed, o)
 			g.parking[g.lanes.of(key)]++
+			if g.scope != nil && g.scope.parks(o) {
+				g.scope.add(StoppedAggregate{o.event.Aggregate, key, o.event.Ref()})
+			}
 		}
 	case ClassTopic:
 		if k.topic.err == nil {
@@ -91,6 +94,9 @@ func (g *gate) settleKey(v *verdict, key Key, k *keyState) {
 		g.releaseKey(key, k)
 	case len(k.waiting) == 0:
 		delete(g.keys, key)
+	case g.scope.stopsAny(k.waiting):
+		g.spill(k)
+		g.releaseKey(key, k)
 	case !g.closed:
 		v.ready = append(v.ready, k.waiting...)
 		g.send(k, len(k.waiting))
