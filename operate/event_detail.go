@@ -95,15 +95,17 @@ const (
 	ReasonDead         ReasonCode = "dead"
 	ReasonParked       ReasonCode = "parked"
 	ReasonBehindParked ReasonCode = "behind_parked"
-	ReasonNextAttempt  ReasonCode = "next_attempt"
-	ReasonPaused       ReasonCode = "paused"
-	ReasonTopicHeld    ReasonCode = "topic_held"
-	ReasonNoRelay      ReasonCode = "no_relay"
-	ReasonLaneFree     ReasonCode = "lane_free"
-	ReasonOutage       ReasonCode = "outage"
-	ReasonOpenWriter   ReasonCode = "open_writer"
-	ReasonRequested    ReasonCode = "requested"
-	ReasonQueued       ReasonCode = "queued"
+	// ReasonAggregateParked is of an event whose key waits for another key, which stops an aggregate.
+	ReasonAggregateParked ReasonCode = "aggregate_parked"
+	ReasonNextAttempt     ReasonCode = "next_attempt"
+	ReasonPaused          ReasonCode = "paused"
+	ReasonTopicHeld       ReasonCode = "topic_held"
+	ReasonNoRelay         ReasonCode = "no_relay"
+	ReasonLaneFree        ReasonCode = "lane_free"
+	ReasonOutage          ReasonCode = "outage"
+	ReasonOpenWriter      ReasonCode = "open_writer"
+	ReasonRequested       ReasonCode = "requested"
+	ReasonQueued          ReasonCode = "queued"
 )
 
 // Reason is one thing that keeps an event, or says that nothing does, with its evidence.

@@ -62,6 +62,18 @@ type Key struct {
 	Reason       string    `json:"reason"`
 	ParkedAt     time.Time `json:"parked_at"`
 	Lane         int32     `json:"lane"`
+	// AggregateType and AggregateID name what stops with the key, or what the key waits for; empty when the key is parked alone.
+	AggregateType string `json:"aggregate_type,omitempty"`
+	AggregateID   string `json:"aggregate_id,omitempty"`
+	// WaitsFor is what stops that aggregate; nil when nothing does, or the key stops by its own event.
+	WaitsFor *Root `json:"waits_for,omitempty"`
+}
+
+// Root is the event that stops an aggregate, with its key.
+type Root struct {
+	Ref
+	Topic        string `json:"topic"`
+	PartitionKey string `json:"partition_key"`
 }
 
 // KeyPage is a page of parked keys.

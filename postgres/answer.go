@@ -148,7 +148,7 @@ type decoder struct {
 	events []relay.Event
 }
 
-// event decodes a row whose columns are event_id, event_type, topic, partition_key, payload, headers, created_at.
+// event decodes a row whose columns are event_id, event_type, topic, partition_key, payload, headers, created_at and, where they are asked for, aggregate_type and aggregate_id.
 func (d *decoder) event(id int64, v [][]byte) *relay.Event {
 	if len(d.events) == 0 {
 		d.events = make([]relay.Event, slabEvents)
@@ -160,6 +160,9 @@ func (d *decoder) event(id int64, v [][]byte) *relay.Event {
 	e.Type, e.Topic, e.PartitionKey = d.name(v[1]), d.name(v[2]), string(v[3])
 	e.Payload, e.Headers = d.copy(v[4]), d.copy(v[5])
 	e.CreatedAt = timeOf(v[6])
+	if len(v) > len(columnNames) {
+		e.Aggregate = relay.Aggregate{Type: d.name(v[7]), ID: string(v[8])}
+	}
 	return e
 }
 

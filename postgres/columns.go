@@ -9,6 +9,9 @@ import (
 // columnNames are the columns of an event beside its id.
 var columnNames = [...]string{"event_id", "event_type", "topic", "partition_key", "payload", "headers", "created_at"}
 
+// aggregateColumns follow them where aggregates are asked for.
+var aggregateColumns = [...]string{"aggregate_type", "aggregate_id"}
+
 // columns lists an event's columns, beside its id, as text where the type of the column is the user's choice.
 func (r *reader) columns(s *statement) string {
 	return strings.Join(r.expressions(s), ", ")
@@ -43,6 +46,11 @@ func (r *reader) expressions(s *statement) []string {
 			list[i] = "e." + name + "::text"
 		}
 	}
+	if r.row.aggregates {
+		for _, name := range aggregateColumns {
+			list = append(list, "e."+name+"::text")
+		}
+	}
 	return list
 }
 
@@ -51,6 +59,9 @@ func (r *reader) rawColumns() string {
 	raw := "e." + strings.Join(columnNames[:], ", e.")
 	if !r.row.headers {
 		raw = strings.ReplaceAll(raw, "e.headers, ", "")
+	}
+	if r.row.aggregates {
+		raw += ", e." + strings.Join(aggregateColumns[:], ", e.")
 	}
 	return raw
 }

@@ -84,7 +84,7 @@ func (c *Competing) inspect(ctx context.Context) (found probe, err error) {
 		}
 	}
 	err = c.base.lease.run(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
-		found, err = inspect(ctx, conn, c.base.table, Mark)
+		found, err = inspect(ctx, conn, c.base.table, Mark, relay.ScopeKey)
 		return err
 	})
 	if err == nil {

@@ -14,24 +14,27 @@ import (
 // event keeps the time of the first. It relies on the primary keys of the table, of parked_key and of failure.
 //
 //	$1 source; then arrays, an element for each key: $2 id, $3 event_id, $4 topic, $5 key, $6 hash of both, $7 lane, $8 event type, $9 code, $10 reason,
-//	$11 error, $12 attempts
+//	$11 error, $12 attempts, $13 aggregate type, $14 aggregate id, both '' where only the key is parked
 const parkSQL = `
 WITH wanted AS MATERIALIZED (
     SELECT * FROM unnest($2::bigint[], $3::text[]::uuid[], $4::text[], $5::text[], $6::bytea[], $7::integer[], $8::text[], $9::text[], $10::text[], $11::text[],
-        $12::integer[]) WITH ORDINALITY w(id, event_id, topic, key, hash, lane, event_type, code, reason, error, attempts, n)
+        $12::integer[], $13::text[], $14::text[])
+        WITH ORDINALITY w(id, event_id, topic, key, hash, lane, event_type, code, reason, error, attempts, aggregate_type, aggregate_id, n)
     ORDER BY id
 ), waiting AS MATERIALIZED (
     SELECT w.* FROM wanted w CROSS JOIN LATERAL (
         SELECT 1 FROM %s t WHERE t.id = w.id AND (t.event_id = w.event_id) IS TRUE AND t.published_at IS NULL OFFSET 0) t
 ), parked AS (
-    INSERT INTO outbox.parked_key AS k (source, topic, key_hash, partition_key, lane, id, event_id, event_type, code, reason)
-    SELECT $1, topic, hash, key, lane, id, event_id, event_type, code, reason FROM waiting
+    INSERT INTO outbox.parked_key AS k (source, topic, key_hash, partition_key, lane, id, event_id, event_type, code, reason, aggregate_type, aggregate_id)
+    SELECT $1, topic, hash, key, lane, id, event_id, event_type, code, reason, CASE WHEN scoped THEN aggregate_type END, CASE WHEN scoped THEN aggregate_id END
+    FROM (SELECT *, aggregate_type <> '' OR aggregate_id <> '' AS scoped FROM waiting) w
     ON CONFLICT (source, key_hash) DO UPDATE SET
         id = excluded.id, event_id = excluded.event_id, event_type = excluded.event_type, code = excluded.code, reason = excluded.reason,
+        aggregate_type = excluded.aggregate_type, aggregate_id = excluded.aggregate_id,
         parked_at = CASE WHEN k.event_id = excluded.event_id THEN k.parked_at ELSE excluded.parked_at END
 ), failed AS (
     INSERT INTO outbox.failure AS f (source, id, event_id, topic, partition_key, lane, attempts, first_error, last_error)
-    SELECT $1, id, event_id, topic, key, lane, attempts, error, error FROM waiting` + onRecord + `
+    SELECT $1, id, event_id, topic, key, lane, attempts, error, error FROM waiting WHERE code <> '` + relay.CodeAggregateParked + `'` + onRecord + `
 )
 SELECT n FROM waiting`
 
@@ -107,12 +110,13 @@ func (p *parking) args(parked []relay.ParkedKey) []any {
 	n := len(parked)
 	ids, eventIDs, hashes, lanes, attempts := make([]int64, n), make([]string, n), make([][]byte, n), make([]int32, n), make([]int32, n)
 	topics, keys, types, codes := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
-	reasons, errs := make([]string, n), make([]string, n)
+	reasons, errs, aggregates, aggregateIDs := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
 	for i, k := range parked {
 		ids[i], eventIDs[i] = k.Event.ID, k.Event.EventID.String()
 		topics[i], keys[i], hashes[i], lanes[i] = k.Topic, k.PartitionKey, keyHash(k.Key), relay.Lane(k.PartitionKey, p.row.lanes)
 		types[i], codes[i], reasons[i] = k.EventType, k.Code, p.row.storable(k.Reason)
 		errs[i], attempts[i] = p.row.errorOf(k.Code, k.Reason), attemptsOf(k.Code)
+		aggregates[i], aggregateIDs[i] = k.Aggregate.Type, k.Aggregate.ID
 	}
-	return []any{p.row.id, ids, eventIDs, topics, keys, hashes, lanes, types, codes, reasons, errs, attempts}
+	return []any{p.row.id, ids, eventIDs, topics, keys, hashes, lanes, types, codes, reasons, errs, attempts, aggregates, aggregateIDs}
 }

@@ -34,7 +34,7 @@ func (f *failures) parkedKeys(ctx context.Context, condition string, arg any) ([
 	var parked []relay.ParkedKey
 	err := f.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		rows, err := conn.Query(ctx, `
-SELECT topic, partition_key, id, event_id, event_type, code, reason, parked_at
+SELECT topic, partition_key, id, event_id, event_type, coalesce(aggregate_type, ''), coalesce(aggregate_id, ''), code, reason, parked_at
 FROM outbox.parked_key WHERE source = $1 AND `+condition+` ORDER BY parked_at, id`, f.row.id, arg)
 		if err != nil {
 			return err
@@ -50,7 +50,7 @@ FROM outbox.parked_key WHERE source = $1 AND `+condition+` ORDER BY parked_at, i
 
 func scanParked(row pgx.CollectableRow) (relay.ParkedKey, error) {
 	var p relay.ParkedKey
-	err := row.Scan(&p.Topic, &p.PartitionKey, &p.Event.ID, &p.Event.EventID, &p.EventType, &p.Code, &p.Reason, &p.At)
+	err := row.Scan(&p.Topic, &p.PartitionKey, &p.Event.ID, &p.Event.EventID, &p.EventType, &p.Aggregate.Type, &p.Aggregate.ID, &p.Code, &p.Reason, &p.At)
 	return p, err
 }
 

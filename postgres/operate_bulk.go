@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox/operate"
+	"github.com/outbox-relay/outbox/relay"
 )
 
 // walk is one table that a bulk change goes through in pages, each row once, by the order of an index.
@@ -66,9 +67,9 @@ FROM outbox.parked_key k WHERE k.source = %s AND k.key_hash > %s ORDER BY k.key_
 	}}
 }
 
-// parkedWalk is of the events that stop keys, over the primary keys of parked_key and of the table.
+// parkedWalk is of the events that stop keys, not of those that wait for another key, over the primary keys of parked_key and of the table.
 func parkedWalk() bulkWalk {
-	return bulkWalk{order: []string{"hash"}, condition: "l.topic IS NOT NULL", rows: func(b *bulkSQL, after operate.Cursor) string {
+	return bulkWalk{order: []string{"hash"}, condition: "l.topic IS NOT NULL AND l.code <> '" + relay.CodeAggregateParked + "'", rows: func(b *bulkSQL, after operate.Cursor) string {
 		// OFFSET 0 keeps it a look at one row after the other: joined as a set, the table would be read whole.
 		return fmt.Sprintf(`SELECT k.hash, k.id, k.event_id, %s, k.code, k.error FROM (
     SELECT k.key_hash AS hash, k.id, k.event_id, k.code, k.reason AS error FROM outbox.parked_key k WHERE k.source = %s AND k.key_hash > %s ORDER BY k.key_hash LIMIT %s
@@ -180,6 +181,9 @@ func (b *bulkSQL) keyFilter(add func(string)) {
 	k := b.bulk.Keys
 	if k.Code != nil {
 		add("l.code = " + b.param(*k.Code, "text"))
+	} else {
+		// What waits for another key goes on with that one.
+		add("l.code <> '" + relay.CodeAggregateParked + "'")
 	}
 	if k.Error != "" {
 		add(b.holds(k.Error, "l.code", "l.error"))

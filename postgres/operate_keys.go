@@ -38,16 +38,28 @@ func (s *Store) Keys(ctx context.Context, limit time.Duration, q operate.KeyQuer
 }
 
 func (l survey) readKeys(ctx context.Context, b *eventSQL, q operate.KeyQuery) (operate.KeyPage, error) {
-	text := fmt.Sprintf("SELECT topic, partition_key, id, event_id, event_type, code, reason, parked_at, lane FROM (%s) x%s ORDER BY %s LIMIT %d",
-		b.parkedKeys(q), where(b.keyFilter(q.KeyFilter)), b.order("x"), q.Limit+1)
+	text := fmt.Sprintf(`
+SELECT p.topic, p.partition_key, p.id, p.event_id, p.event_type, p.code, p.reason, p.parked_at, p.lane,
+    coalesce(p.aggregate_type, ''), coalesce(p.aggregate_id, ''), f.id, f.event_id, coalesce(f.topic, ''), coalesce(f.partition_key, '')
+FROM (SELECT * FROM (%s) x%s ORDER BY %s LIMIT %d) p
+LEFT JOIN LATERAL (SELECT r.id, r.event_id, r.topic, r.partition_key %s) f ON true ORDER BY %s`,
+		b.parkedKeys(q), where(b.keyFilter(q.KeyFilter)), b.order("x"), q.Limit+1, rootsOfSQL, b.order("p"))
 	rows, err := l.tx.Query(ctx, text, b.args...)
 	if err != nil {
 		return operate.KeyPage{}, err
 	}
 	p := operate.KeyPage{}
 	p.Keys, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (k operate.Key, err error) {
-		err = row.Scan(&k.Topic, &k.PartitionKey, &k.ID, &k.EventID, &k.Type, &k.Code, &k.Reason, &k.ParkedAt, &k.Lane)
+		var root operate.Root
+		var id *int64
+		var event *uuid.UUID
+		err = row.Scan(&k.Topic, &k.PartitionKey, &k.ID, &k.EventID, &k.Type, &k.Code, &k.Reason, &k.ParkedAt, &k.Lane,
+			&k.AggregateType, &k.AggregateID, &id, &event, &root.Topic, &root.PartitionKey)
 		k.ParkedAt = k.ParkedAt.UTC()
+		if id != nil && event != nil {
+			root.Ref = operate.Ref{ID: *id, EventID: *event}
+			k.WaitsFor = &root
+		}
 		return k, err
 	})
 	if err != nil {

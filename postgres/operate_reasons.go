@@ -9,7 +9,9 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/engine"
 	"github.com/outbox-relay/outbox/operate"
+	"github.com/outbox-relay/outbox/relay"
 )
 
 // silence is how long Kafka may have said nothing to a relay before that is a reason; relays write down what they heard three times in a lease.
@@ -56,10 +58,14 @@ func (l survey) queued(d *operate.EventDetail) operate.Reason {
 
 func (l survey) whyParked(ctx context.Context, d *operate.EventDetail) ([]operate.Reason, error) {
 	var ref operate.Ref
-	var code, reason string
+	var code, reason, topic string
 	var since time.Time
-	err := l.tx.QueryRow(ctx, `SELECT id, event_id, code, reason, parked_at FROM outbox.parked_key WHERE source = $1::uuid AND key_hash = $2::bytea`,
-		l.row.id.String(), keyHash(relayKey(d.Topic, d.PartitionKey))).Scan(&ref.ID, &ref.EventID, &code, &reason, &since)
+	var root *int64
+	var rootEvent *uuid.UUID
+	err := l.tx.QueryRow(ctx, `
+SELECT p.id, p.event_id, p.code, p.reason, p.parked_at, f.id, f.event_id, coalesce(f.topic, '') FROM outbox.parked_key p
+LEFT JOIN LATERAL (SELECT r.id, r.event_id, r.topic `+rootsOfSQL+`) f ON true WHERE p.source = $1::uuid AND p.key_hash = $2::bytea`,
+		l.row.id.String(), keyHash(relayKey(d.Topic, d.PartitionKey))).Scan(&ref.ID, &ref.EventID, &code, &reason, &since, &root, &rootEvent, &topic)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -67,7 +73,13 @@ func (l survey) whyParked(ctx context.Context, d *operate.EventDetail) ([]operat
 		return nil, err
 	}
 	since = since.UTC()
-	if ref == d.Ref() {
+	switch {
+	case code == relay.CodeAggregateParked && root != nil && rootEvent != nil:
+		return []operate.Reason{waitsFor(ref == d.Ref(), since, ref, operate.Ref{ID: *root, EventID: *rootEvent}, topic)}, nil
+	case code == relay.CodeAggregateParked:
+		return []operate.Reason{{Code: operate.ReasonAggregateParked, Since: since, Text: fmt.Sprintf(
+			"its key waited since %s for an aggregate that nothing stops any more: the relay that has its lane lets it go on in a moment", clock(since))}}, nil
+	case ref == d.Ref():
 		return []operate.Reason{{Code: operate.ReasonParked, Since: since, Text: fmt.Sprintf(
 			"it stops its key since %s (%s: %s); when that is mended outbox keys unpark lets the key go on, outbox keys skip goes on without it", clock(since), code, reason)}}, nil
 	}
@@ -75,6 +87,19 @@ func (l survey) whyParked(ctx context.Context, d *operate.EventDetail) ([]operat
 		Code: operate.ReasonBehindParked, Since: since, Event: &ref,
 		Text: fmt.Sprintf("its key is parked since %s by event %d (%s: %s)", clock(since), ref.ID, code, reason),
 	}}, nil
+}
+
+// waitsFor is the reason of an event whose key waits, at the event at or at this one, for a root.
+func waitsFor(itself bool, since time.Time, at, root operate.Ref, topic string) operate.Reason {
+	what := "its aggregate is"
+	if !itself {
+		what = fmt.Sprintf("it is behind event %d of its key, whose aggregate is", at.ID)
+	}
+	return operate.Reason{
+		Code: operate.ReasonAggregateParked, Since: since, Event: &root,
+		Text: fmt.Sprintf("%s stopped since %s by event %d (%s) of topic %s; it goes on by itself when the key of that one does: outbox keys unpark, or outbox keys skip",
+			what, clock(since), root.ID, root.EventID, engine.Short(topic)),
+	}
 }
 
 // whyTried finds the first event of the key that waits for its next attempt.

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox/internal/lanesql"
+	"github.com/outbox-relay/outbox/relay"
 )
 
 // sourceRow is what the database says of a source: its row in outbox.source, and the shape of its table.
@@ -29,6 +30,8 @@ type sourceRow struct {
 	headers bool
 	// sequence is the quoted name of the sequence that the ids are drawn from.
 	sequence string
+	// aggregates tells that events are read with their aggregates.
+	aggregates bool
 	// partitioned tells that the table is the parent of partitions.
 	partitioned bool
 }
@@ -57,7 +60,7 @@ type querier interface {
 }
 
 // inspect looks at everything that a term depends on, from the server down to the rights.
-func inspect(ctx context.Context, conn *pgx.Conn, table tableName, mode SettleMode) (probe, error) {
+func inspect(ctx context.Context, conn *pgx.Conn, table tableName, mode SettleMode, scope relay.ParkScope) (probe, error) {
 	var p probe
 	s, err := readServer(ctx, conn)
 	if err != nil {
@@ -77,9 +80,10 @@ func inspect(ctx context.Context, conn *pgx.Conn, table tableName, mode SettleMo
 	if err != nil {
 		return probe{}, err
 	}
-	if err := shape.check(table, mode); err != nil {
+	if err := errors.Join(shape.check(table, mode), shape.checkAggregates(scope)); err != nil {
 		return probe{}, err
 	}
+	p.row.aggregates = scope == relay.ScopeAggregate
 	p.row.headers, p.row.sequence, p.row.partitioned, p.indexed = shape.headers, shape.sequence, shape.partitioned, shape.indexed
 	session, err := readSession(ctx, conn)
 	if err != nil {

@@ -55,6 +55,9 @@ SELECT %d AS kind, (SELECT top FROM seq), NULL::uuid, pg_relation_filenode(%s::t
     CASE WHEN NOT pg_is_in_recovery() THEN ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::integer::text END,
     NULL::text, pg_current_snapshot()::text, NULL::text, pg_postmaster_start_time()`,
 		r.row.sequence, kindServer, s.param(pgtype.TextOID, r.row.sequence))
+	if r.row.aggregates {
+		s.text.WriteString(", NULL::text, NULL::text")
+	}
 	r.addLooks(s, q)
 	if q.walk != nil {
 		r.addPage(s, kindPage, q, q.walk.pos, r.pos, r.walkFilter(s, q.walk))

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/engine"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -15,11 +16,17 @@ import (
 func (b *batch) do(ctx context.Context, tx pgx.Tx, verb string, rs []request) ([]reply, error) {
 	switch verb {
 	case VerbUnpark:
-		return b.unpark(ctx, tx, rs)
+		return b.butFollowers(ctx, tx, rs, b.unpark)
 	case VerbRetry:
-		return b.retry(ctx, tx, rs)
+		return b.butFollowers(ctx, tx, rs, b.retry)
 	case VerbSkip, VerbDead:
-		return b.giveUp(ctx, tx, verb, rs)
+		giveUp := func(ctx context.Context, tx pgx.Tx, rs []request) ([]reply, error) {
+			return b.giveUp(ctx, tx, verb, rs)
+		}
+		// An event that is named is given up whatever its key waits for.
+		return b.byKind(ctx, tx, rs, func(ctx context.Context, tx pgx.Tx, rs []request) ([]reply, error) {
+			return b.butFollowers(ctx, tx, rs, giveUp)
+		}, giveUp)
 	case VerbRestore:
 		return b.restore(ctx, tx, rs)
 	}
@@ -43,6 +50,56 @@ func refsOf(rs []request) (ids []int64, eventIDs []string) {
 		ids[i], eventIDs[i] = ref.ID, ref.EventID.String()
 	}
 	return ids, eventIDs
+}
+
+// butFollowers refuses what would let a key go on that waits for an aggregate which another key stops, and has do carry out the rest: its event is in order, and the relay would
+// stop the key again.
+func (b *batch) butFollowers(ctx context.Context, tx pgx.Tx, rs []request, do func(context.Context, pgx.Tx, []request) ([]reply, error)) ([]reply, error) {
+	replies, err := b.waiting(ctx, tx, rs)
+	if err != nil {
+		return nil, fmt.Errorf("look for what keys wait for: %w", err)
+	}
+	var some []request
+	var of []int
+	for i, r := range rs {
+		if replies[i].outcome == "" {
+			some, of = append(some, r), append(of, i)
+		}
+	}
+	if len(some) == 0 {
+		return replies, nil
+	}
+	got, err := do(ctx, tx, some)
+	if err != nil {
+		return nil, err
+	}
+	for j, r := range got {
+		replies[of[j]] = r
+	}
+	return replies, nil
+}
+
+// waiting has a reply for each request that is about a follower, for the key or for the event at which it has stopped.
+func (b *batch) waiting(ctx context.Context, tx pgx.Tx, rs []request) ([]reply, error) {
+	replies := make([]reply, len(rs))
+	rows, err := tx.Query(ctx, `
+SELECT u.n, p.id, p.event_id, f.id, f.event_id, f.topic FROM unnest($2::bytea[]) WITH ORDINALITY u(hash, n)
+JOIN outbox.parked_key p ON p.source = $1 AND p.key_hash = u.hash
+CROSS JOIN LATERAL (SELECT r.id, r.event_id, r.topic `+rootsOfSQL+`) f`, b.row.id, hashesOf(rs))
+	if err != nil {
+		return nil, err
+	}
+	var n int
+	var at, root relay.Ref
+	var topic string
+	_, err = pgx.ForEachRow(rows, []any{&n, &at.ID, &at.EventID, &root.ID, &root.EventID, &topic}, func() error {
+		if r := rs[n-1]; r.event == nil || *r.event == at {
+			replies[n-1] = refused("the key waits for event %s (id %d) of topic %s, which stops the aggregate of its next event: unpark or skip that one's key, and this one goes on by itself",
+				root.EventID, root.ID, engine.Short(topic))
+		}
+		return nil
+	})
+	return replies, err
 }
 
 // unpark takes keys out of parked_key.

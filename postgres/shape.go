@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/relay"
 )
 
 // shape is what the catalog says of the outbox table.
@@ -136,6 +138,21 @@ func (s shape) check(table tableName, mode SettleMode) error {
 		return nil
 	}
 	return misconfigured{errors.Join(problems...)}
+}
+
+// checkAggregates returns what keeps aggregates from being parked.
+func (s shape) checkAggregates(scope relay.ParkScope) error {
+	var missing []string
+	for _, name := range aggregateColumns {
+		if scope == relay.ScopeAggregate && !slices.Contains(s.columns, name) {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return misconfigured{fmt.Errorf("the table lacks the columns %s, by which park-scope aggregate knows what belongs together: add them (docs/schema.md), or leave the park-scope at key",
+		strings.Join(missing, ", "))}
 }
 
 // warnings returns what the relay works with, one sentence each.

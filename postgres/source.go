@@ -27,6 +27,9 @@ type Source struct {
 	// Calls of different sessions never wait for each other: a settle that takes long must not keep a lease from being renewed.
 	read, locks, settle, lease, state, watch *session
 
+	// scope tells whether events are read with their aggregates; set before the first Open.
+	scope relay.ParkScope
+
 	// open is what the last Open found; nil before, and after Close.
 	open   atomic.Pointer[opened]
 	closed atomic.Bool
@@ -44,7 +47,10 @@ type opened struct {
 	requests *requests
 }
 
-var _ relay.Source = (*Source)(nil)
+var (
+	_ relay.Source     = (*Source)(nil)
+	_ relay.Aggregates = (*Source)(nil)
+)
 
 // New returns a source for one table. It connects to nothing yet: [Source.Open] does. The pool gives its configuration only.
 func New(pool *pgxpool.Pool, cfg Config) (*Source, error) {
@@ -106,7 +112,7 @@ func (s *Source) begin(ctx context.Context) (*opened, []string, error) {
 	}
 	var found probe
 	err := s.lease.run(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
-		found, err = inspect(ctx, conn, s.table, s.cfg.Settle)
+		found, err = inspect(ctx, conn, s.table, s.cfg.Settle, s.scope)
 		return err
 	})
 	if err != nil {
@@ -288,6 +294,27 @@ func (s *Source) Park(ctx context.Context, claim relay.Claim, keys []relay.Parke
 		return nil, err
 	}
 	return o.failures.Park(ctx, claim, keys)
+}
+
+// ReadAggregates implements [relay.Aggregates].
+func (s *Source) ReadAggregates() { s.scope = relay.ScopeAggregate }
+
+// StoppedAggregates implements [relay.Aggregates]. It works over the connection of the lease, by which a relay learns of the others' lanes too.
+func (s *Source) StoppedAggregates(ctx context.Context, known string) (relay.StoppedAggregates, error) {
+	o, err := s.now("read stopped aggregates of")
+	if err != nil {
+		return relay.StoppedAggregates{}, err
+	}
+	return stoppedAggregates(ctx, s.lease, o.row, known)
+}
+
+// FreeFollowers implements [relay.Aggregates].
+func (s *Source) FreeFollowers(ctx context.Context, claim relay.Claim, keys []relay.Key) (freed []relay.Key, err error) {
+	o, err := s.now("free keys of")
+	if err != nil {
+		return nil, err
+	}
+	return o.failures.FreeFollowers(ctx, claim, keys)
 }
 
 // Failing implements [relay.Attempts].
