@@ -58,7 +58,7 @@
 //	  └── unpark, topic ready ─┴─▶ key parked, topic held
 //
 // An event is in flight, and in memory, from admission until its settle has committed. One that is held in any way is dropped from memory, and all later
-// events of its key with it; when the reason is over the key or topic is read again from its oldest event on, and until the reader has begun with that
+// events of its key with it. With [ScopeAggregate] a key is parked as well that comes to an event of an aggregate which another key stops, in whatever lane. When the reason is over the key or topic is read again from its oldest event on, and until the reader has begun with that
 // nothing newer of it is admitted.
 //
 // # What always holds

@@ -8,6 +8,7 @@ import (
 	"github.com/outbox-relay/outbox/competing"
 	"github.com/outbox-relay/outbox/kafka"
 	"github.com/outbox-relay/outbox/postgres"
+	"github.com/outbox-relay/outbox/relay"
 )
 
 // modeCompeting is the word for the relay of a migration.
@@ -18,6 +19,10 @@ func (p *part) wireCompeting(log *slog.Logger) (*sourceRelay, error) {
 	if p.cfg.Settle == "delete" {
 		return nil, fmt.Errorf("%s is delete, and source %s is relayed in mode competing, which marks rows as the relays beside it do: leave it out, or make it mark",
 			p.cfg.Named("settle"), p.cfg.Label())
+	}
+	if by := p.scopedBy(); by != "" {
+		return nil, fmt.Errorf("%s has the park-scope aggregate, and source %s is relayed in mode competing, which parks nothing: leave it out, or relay the source in mode leased",
+			p.cfg.Named(by), p.cfg.Label())
 	}
 	source, err := postgres.NewCompeting(p.pool, p.postgres(log))
 	if err != nil {
@@ -32,6 +37,19 @@ func (p *part) wireCompeting(log *slog.Logger) (*sourceRelay, error) {
 		return nil, err
 	}
 	return &sourceRelay{engine, source, p.password, p.retention}, nil
+}
+
+// scopedBy is the setting that has aggregates parked; "" when none does.
+func (p *part) scopedBy() string {
+	if p.cfg.ParkScope == relay.ScopeAggregate.String() {
+		return "park-scope"
+	}
+	for _, text := range p.cfg.OnFailure {
+		if policy, err := relay.ParsePolicy(text); err == nil && policy.ParkScope == relay.ScopeAggregate {
+			return "on-failure"
+		}
+	}
+	return ""
 }
 
 // competing takes what exists in both modes. The batches of the other one are far too large for rows that stay locked.

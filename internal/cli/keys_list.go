@@ -10,6 +10,7 @@ import (
 
 	"github.com/outbox-relay/outbox/internal/config"
 	"github.com/outbox-relay/outbox/operate"
+	"github.com/outbox-relay/outbox/relay"
 )
 
 // keyFilter are the flags that say which parked keys are meant.
@@ -107,7 +108,7 @@ func (a *app) printKeyLines(p operate.KeyPage, text func(string) string) error {
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", state, text(topic), keyCell(key, text), id, text(typ), moment(since), text(reason))
 		}
 		for _, k := range p.Keys {
-			line("parked", k.Topic, k.PartitionKey, fmt.Sprint(k.ID), k.Type, k.ParkedAt, k.Code+": "+k.Reason)
+			line("parked", k.Topic, k.PartitionKey, fmt.Sprint(k.ID), k.Type, k.ParkedAt, whyParked(k))
 		}
 		for _, k := range p.Paused {
 			line("paused", k.Topic, k.PartitionKey, "-", "", k.Since, pauseReason(k))
@@ -130,6 +131,17 @@ func pauseReason(p operate.Pause) string {
 		return "by " + p.By
 	}
 	return "by " + p.By + ": " + p.Reason
+}
+
+// whyParked says what a key waits for now, which may be another than when it was parked.
+func whyParked(k operate.Key) string {
+	switch {
+	case k.Code != relay.CodeAggregateParked:
+		return k.Code + ": " + k.Reason
+	case k.WaitsFor == nil:
+		return k.Code + ": nothing stops its aggregate any more: it goes on in a moment"
+	}
+	return fmt.Sprintf("%s: waits for event %d (%s) of topic %s, which stops its aggregate", k.Code, k.WaitsFor.ID, k.WaitsFor.EventID, k.WaitsFor.Topic)
 }
 
 // heldElsewhere follows the competing relays.

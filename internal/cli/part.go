@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -227,15 +228,29 @@ func (p *part) engine(log *slog.Logger) (relay.Config, error) {
 
 // policies reads what is to become of events that cannot be published.
 func (p *part) policies() (policies []relay.Policy, err error) {
+	scope, err := relay.ParseParkScope(p.cfg.ParkScope)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.cfg.Named("park-scope"), err)
+	}
 	var problems []error
 	for _, text := range p.cfg.OnFailure {
 		policy, err := relay.ParsePolicy(text)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s: %w", p.cfg.Named("on-failure"), err))
 		}
+		if !saysScope(text) {
+			policy.ParkScope = scope
+		}
 		policies = append(policies, policy)
 	}
+	// The topics that no policy names are parked.
+	policies = append(policies, relay.Policy{ParkScope: scope})
 	return policies, errors.Join(problems...)
+}
+
+// saysScope tells that a policy has a scope of its own.
+func saysScope(policy string) bool {
+	return slices.ContainsFunc(strings.Fields(policy), func(word string) bool { return strings.HasPrefix(word, "park-scope=") })
 }
 
 // sourcesError tells what became of several sources, each in the words in which one alone would be told of.

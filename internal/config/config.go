@@ -65,7 +65,9 @@ type Source struct {
 	DrainTimeout     time.Duration `koanf:"drain-timeout"`
 	SweepInterval    time.Duration `koanf:"sweep-interval"`
 	// OnFailure are policies as relay.ParsePolicy reads them.
-	OnFailure    []string      `koanf:"on-failure"`
+	OnFailure []string `koanf:"on-failure"`
+	// ParkScope is key or aggregate, for the policies that do not say so.
+	ParkScope    string        `koanf:"park-scope"`
 	StallTimeout time.Duration `koanf:"stall-timeout"`
 	StartTimeout time.Duration `koanf:"start-timeout"`
 

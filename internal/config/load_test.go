@@ -62,7 +62,7 @@ func TestWithoutAFileThereIsOneSourceWithoutAName(t *testing.T) {
 		Brokers: []string{"a:1", "b:2"}, ClientID: "outbox-relay", Compression: "none", TopicPartitions: 12,
 		PollInterval: 100 * time.Millisecond, BatchSize: 2000, MaxInFlight: 20_000, MaxInFlightBytes: 32 << 20,
 		LeaseTTL: 15 * time.Second, DrainTimeout: 10 * time.Second, SweepInterval: 30 * time.Second, StartTimeout: 30 * time.Second,
-		OnFailure: []string{"park"}, StallTimeout: 15 * time.Second,
+		OnFailure: []string{"park"}, ParkScope: "key", StallTimeout: 15 * time.Second,
 	}
 	got := c.Sources[0]
 	got.origins, got.entry = nil, ""
