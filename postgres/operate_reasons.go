@@ -9,7 +9,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/outbox-relay/outbox/internal/engine"
 	"github.com/outbox-relay/outbox/operate"
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -98,7 +97,7 @@ func waitsFor(itself bool, since time.Time, at, root operate.Ref, topic string) 
 	return operate.Reason{
 		Code: operate.ReasonAggregateParked, Since: since, Event: &root,
 		Text: fmt.Sprintf("%s stopped since %s by event %d (%s) of topic %s; it goes on by itself when the key of that one does: outbox keys unpark, or outbox keys skip",
-			what, clock(since), root.ID, root.EventID, engine.Short(topic)),
+			what, clock(since), root.ID, root.EventID, topic),
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
-	"github.com/outbox-relay/outbox/internal/engine"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -95,7 +94,7 @@ CROSS JOIN LATERAL (SELECT r.id, r.event_id, r.topic `+rootsOfSQL+`) f`, b.row.i
 	_, err = pgx.ForEachRow(rows, []any{&n, &at.ID, &at.EventID, &root.ID, &root.EventID, &topic}, func() error {
 		if r := rs[n-1]; r.event == nil || *r.event == at {
 			replies[n-1] = refused("the key waits for event %s (id %d) of topic %s, which stops the aggregate of its next event: unpark or skip that one's key, and this one goes on by itself",
-				root.EventID, root.ID, engine.Short(topic))
+				root.EventID, root.ID, topic)
 		}
 		return nil
 	})
