@@ -228,7 +228,7 @@ func (p *part) engine(log *slog.Logger) (relay.Config, error) {
 
 // policies reads what is to become of events that cannot be published.
 func (p *part) policies() (policies []relay.Policy, err error) {
-	scope, err := relay.ParseParkScope(p.cfg.ParkScope)
+	scope, err := relay.ParseParkScope(cmp.Or(p.cfg.ParkScope, relay.ScopeKey.String()))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.cfg.Named("park-scope"), err)
 	}
