@@ -25,6 +25,15 @@ func keyIn(topic string, lane int32, n int) Key {
 	}
 }
 
+// keyOf returns a key of a topic in a lane of so many.
+func keyOf(topic string, lane int32, lanes int) Key {
+	for i := 0; ; i++ {
+		if key := (Key{topic, fmt.Sprint(topic, i)}); Lane(key.PartitionKey, lanes) == lane {
+			return key
+		}
+	}
+}
+
 // badWhile fails an event as long as it is told to.
 type badWhile struct {
 	event  *Event
