@@ -88,8 +88,7 @@ func (s *session) sendAlone(it *item) {
 func (s *session) noteRejection(p *partition, failed []failure) {
 	t := p.topic
 	code := codeOf(failed[0].err, codeUnexpected)
-	s.cfg.Logger.Warn("kafka rejected records; sending them again in parts", "topic", t.name, "partition", p.id,
-		"code", code, "records", len(failed), "advice", rule(failed[0].err).advice)
+	s.rejections.say(t.name, p.id, code, rule(failed[0].err).advice, len(failed))
 	if isSize(failed[0].err) {
 		s.lookAgain(t)
 	}

@@ -20,6 +20,8 @@ type session struct {
 	cfg    Config
 	lookup *lookup
 	net    *network
+	// rejections bounds what the log says of rejected records.
+	rejections *rejectionLog
 	// limits is what each topic's batches may hold, for the client to read: topic name to int32.
 	limits sync.Map
 	// plan chooses partitions; it keeps state for records without a key, which do not occur here, and is guarded by mu.
@@ -62,7 +64,7 @@ func newSession(c Config, telling *sync.Mutex, late func() bool) (*session, erro
 	n := newNetwork(c)
 	n.late = late
 	s := &session{
-		cfg: c, net: n, plan: planner(), telling: telling,
+		cfg: c, net: n, rejections: newRejectionLog(c.Logger, c.now), plan: planner(), telling: telling,
 		wake: make(chan struct{}, 1), look: make(chan struct{}, 1), over: make(chan struct{}),
 		topics: map[string]*topic{}, live: map[*call]struct{}{},
 	}
