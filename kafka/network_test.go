@@ -83,14 +83,15 @@ func newBlackHole(t *testing.T, secured, lenient bool) *blackHole {
 	return h
 }
 
-// fillAndDestroy publishes more than sockets hold into the black hole and destroys the publisher when some of it is on the way.
+// fillAndDestroy publishes more than sockets hold into the black hole, in records each of which is more than a broker's side of a socket holds, and destroys
+// the publisher when some of it is on the way.
 func (h *blackHole) fillAndDestroy() {
 	h.valve.shut()
-	const n = 60
+	const n = 30
 	var events []*relay.Event
 	want := map[int64]string{0: ""}
 	for id := 1; id <= n; id++ {
-		events = append(events, sized(h.t, id, h.topic, "a", 100_000))
+		events = append(events, sized(h.t, id, h.topic, "a", 700_000))
 		want[int64(id)] = "unknown " + codeDestroyed
 	}
 	h.publisher.Publish(events, h.outcomes.done)

@@ -63,7 +63,7 @@ func (l *valveListener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := c.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil { // what has arrived must be less than a request
+	if err := c.(*net.TCPConn).SetReadBuffer(64 << 10); err != nil { // what has arrived and was not read must be less than a record
 		return nil, err
 	}
 	l.valve.conns.Add(1)

@@ -154,7 +154,7 @@ func letterNotes(events ...Target) []string {
 
 // carryOut asks, and waits for the answer. open tells that the request could not be taken back, so that it may still be carried out.
 func (s *Service) carryOut(ctx context.Context, a Actor, act Action, t Target, audit int64) (text string, open bool, err error) {
-	id, err := s.store.Ask(ctx, audit, act.Verb, t, a.Name, act.Reason)
+	id, err := s.ask(ctx, a, act, t, audit)
 	if err != nil {
 		return "", false, err
 	}
@@ -176,6 +176,13 @@ func (s *Service) carryOut(ctx context.Context, a Actor, act Action, t Target, a
 		return "", false, act.refuse(CodeConflict, "%s", answer.Problem)
 	}
 	return answer.Text + t.meetsAgain(act.Verb), false, nil
+}
+
+// ask is not interrupted by the end of ctx: the request might be written already, and nobody would know which one to take back.
+func (s *Service) ask(ctx context.Context, a Actor, act Action, t Target, audit int64) (request int64, err error) {
+	ctx, cancel := detached(ctx)
+	defer cancel()
+	return s.store.Ask(ctx, audit, act.Verb, t, a.Name, act.Reason)
 }
 
 // meetsAgain warns of an event that comes back with what it was given up for.

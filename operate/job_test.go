@@ -35,6 +35,7 @@ type crowd struct {
 	code             string
 	failWithdraw     error
 	failOvertaken    error
+	whileAsked       func()
 }
 
 func (c *crowd) StartAudit(_ context.Context, a AuditStart) (int64, error) {
@@ -137,8 +138,11 @@ func (c *crowd) OvertakenOf(_ context.Context, _ Bulk, at Cursor, limit int) (Ov
 	return p, c.failOvertaken
 }
 
-func (c *crowd) Ask(context.Context, int64, Verb, Target, string, string) (int64, error) {
-	return 1, nil
+func (c *crowd) Ask(ctx context.Context, _ int64, _ Verb, _ Target, _, _ string) (int64, error) {
+	if c.whileAsked != nil {
+		c.whileAsked()
+	}
+	return 1, ctx.Err()
 }
 
 func (c *crowd) Withdraw(context.Context, int64, string) (Answer, bool, error) {
@@ -281,6 +285,17 @@ func TestAReplayThatLosesItsClientSaysWhereToGoOn(t *testing.T) {
 			t.Errorf("report %+v, %v", r, err)
 		}
 	})
+}
+
+// The request may be committed when its command is interrupted and has not been told its number.
+func TestACommandInterruptedWhileItAsksTakesItsRequestBack(t *testing.T) {
+	t.Parallel()
+	ctx, interrupt := context.WithCancel(t.Context())
+	c := &crowd{overtaken: OvertakenNo, withdrawn: true, whileAsked: interrupt}
+	_, err := serviceOf(t, c).Act(ctx, ann, Action{Verb: VerbRestore, Event: Ref{ID: 1}, Wait: time.Hour})
+	if CodeOf(err) != CodeUnavailable || !strings.Contains(err.Error(), "the request was taken back, and nothing was changed") {
+		t.Errorf("the error is %v", err)
+	}
 }
 
 func TestASingleRequestIsTakenBackWhenItsTimeIsOver(t *testing.T) {

@@ -183,7 +183,7 @@ func printText(w io.Writer, name string, text []byte, most int) error {
 	more := ""
 	if len(text) > most {
 		cut := most
-		for !utf8.RuneStart(text[cut]) {
+		for cut > 0 && !utf8.RuneStart(text[cut]) {
 			cut--
 		}
 		more = fmt.Sprintf("\n… %d bytes in all: --full or --json shows them", len(text))

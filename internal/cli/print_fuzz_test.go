@@ -100,6 +100,7 @@ func FuzzATableSteersNoTerminal(f *testing.F) {
 func FuzzAPayloadSteersNoTerminal(f *testing.F) {
 	f.Add([]byte(`{"a": "\u001b[31m", "b": 1.50}`))
 	f.Add([]byte("\x1b]0;x\a\xff\r\n"))
+	f.Add(bytes.Repeat([]byte{0x80}, 11)) // no rune starts before the cut
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for _, most := range []int{maxShown, 10, 1 << 30} {
 			var out bytes.Buffer
