@@ -3,7 +3,6 @@ package cli
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -81,7 +80,7 @@ func (a *app) bulk(cmd *cobra.Command, s *operate.Service, f *bulkFlags, b opera
 	defer stop()
 	// A second Ctrl-C ends the command at once.
 	defer context.AfterFunc(ctx, stop)()
-	bar := newJobBar(a.stderr)
+	bar := newJobBar(a.progressOut())
 	defer bar.end()
 	c := operate.Confirmed{Any: f.yes}
 	if f.dryRun || !f.yes {
@@ -110,8 +109,14 @@ func unconfirmed(advice string) error {
 	return operate.Refuse(operate.CodeUnconfirmed, "not confirmed: nothing was changed; %s", advice)
 }
 
-// agree shows what would be touched, and asks.
+// unasked is the refusal where JSON was asked for: a program reads there, and could not answer.
+func unasked() error { return unconfirmed("with --json nothing is asked: --yes agrees, --dry-run counts only") }
+
+// agree shows what would be touched, and asks. A program is told both at once.
 func (a *app) agree(in io.Reader, b operate.Bulk, plan operate.Plan) error {
+	if a.asJSON {
+		return &plannedError{unasked(), plan}
+	}
 	a.describe(a.stderr, b, plan)
 	return a.confirm(in, fmt.Sprintf("%s %s?", titled(string(b.Verb)), thing(b, plan.Count)), "--yes agrees for a script, --dry-run counts only")
 }
@@ -196,7 +201,7 @@ func someOf(ids []string) string {
 
 func (a *app) printBulkPlan(b operate.Bulk, p operate.Plan, asJSON bool) error {
 	if asJSON {
-		return json.NewEncoder(a.stdout).Encode(p)
+		return a.encode(p)
 	}
 	a.describe(a.stdout, b, p)
 	return nil
@@ -208,7 +213,7 @@ func (a *app) printReport(r operate.Report, err error, asJSON bool) error {
 		return err
 	}
 	if asJSON {
-		if encodeErr := json.NewEncoder(a.stdout).Encode(r); encodeErr != nil {
+		if encodeErr := a.encode(r); encodeErr != nil {
 			return encodeErr
 		}
 	} else {
@@ -252,6 +257,14 @@ func (a *app) sayReport(r operate.Report) {
 	if len(r.Missing) > 0 {
 		fmt.Fprintf(a.stdout, "  not there: %s\n", someOf(r.Missing))
 	}
+}
+
+// progressOut is where progress is shown: nowhere, when stderr is for a JSON object.
+func (a *app) progressOut() io.Writer {
+	if a.asJSON {
+		return io.Discard
+	}
+	return a.stderr
 }
 
 // jobBar shows how far a job is: as a bar on a terminal, and elsewhere in a line now and then.

@@ -8,7 +8,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
@@ -26,28 +28,28 @@ type app struct {
 	origin map[string]string
 	// password is where the password of the command's database was taken from; "" when it has none, or the command has no database.
 	password string
+	// asJSON tells that stdout has JSON, so that stderr has one JSON object or nothing; warnings are for it.
+	asJSON   bool
+	warnings []string
+	now      func() time.Time
 }
 
 // Run executes one command and returns its exit code: 0 ok, 1 failed, 2 usage, 3 not confirmed, 78 configuration. environ has the form of os.Environ.
 func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string) int {
-	a := &app{stdout: stdout, stderr: stderr, env: newEnvironment(environ)}
+	a := &app{stdout: stdout, stderr: stderr, env: newEnvironment(environ), now: time.Now}
 	root := a.root()
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	cmd, err := root.ExecuteContextC(ctx)
+	a.asJSON = a.wantsJSON(cmd) || slices.Contains(args, "--json")
 	if err == nil {
+		a.sayWarnings()
 		return exitOK
 	}
 	err = explain(placed(err, a.password))
-	switch {
-	case isQuiet(err):
-	case wantsJSON(cmd, args):
-		printError(stderr, err)
-	default:
-		fmt.Fprintf(stderr, "outbox: %v\n", err)
-	}
+	a.sayError(err)
 	return exitCode(err)
 }
 
@@ -72,6 +74,7 @@ key stay in commit order, and one bad event stops at most its key.
 			if strings.HasPrefix(cmd.Name(), cobra.ShellCompRequestCmd) {
 				return nil
 			}
+			a.asJSON = a.wantsJSON(cmd)
 			a.warnOfUnknown(cmd.Root())
 			if cmd.Annotations[collects] != "" {
 				return nil
@@ -148,10 +151,10 @@ func unknownCommand(cmd *cobra.Command, name string) error {
 // logger writes text to a terminal and JSON to anything else; out is stderr or stands before it.
 func (a *app) logger(out io.Writer, level slog.Level) *slog.Logger {
 	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: shorten}
-	if isTerminal(a.stderr) {
+	if isTerminal(a.stderr) || a.asJSON {
 		return slog.New(slog.NewTextHandler(out, opts))
 	}
-	return slog.New(slog.NewJSONHandler(out, opts))
+	return slog.New(slog.NewJSONHandler(inertLines{out}, opts))
 }
 
 // shorten says a failed connection as the command line does, in one line.

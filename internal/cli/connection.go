@@ -69,7 +69,7 @@ func explainConnection(c *pgconn.ConnectError, whole error) error {
 			if hint == wrongPassword && errors.As(whole, &password) {
 				hint = fmt.Sprintf("correct the password of user %s, which was taken from %s", c.Config.User, password.place)
 			}
-			err := hinted(fmt.Errorf("%s: %s", where, text), hint)
+			err := error(&explainedError{hinted(fmt.Errorf("%s: %s", where, text), hint).Error(), c})
 			if config {
 				return &configError{err}
 			}
@@ -77,8 +77,17 @@ func explainConnection(c *pgconn.ConnectError, whole error) error {
 		}
 	}
 	attempts := leaves(c.Unwrap())
-	return fmt.Errorf("%s: %w", where, attempts[len(attempts)-1])
+	return &explainedError{fmt.Sprintf("%s: %v", where, attempts[len(attempts)-1]), c}
 }
+
+// explainedError says in other words what a connection has failed by.
+type explainedError struct {
+	text  string
+	cause error
+}
+
+func (e *explainedError) Error() string { return e.text }
+func (e *explainedError) Unwrap() error { return e.cause }
 
 func address(c *pgconn.Config) string {
 	addresses := []string{hostPort(c.Host, c.Port)}

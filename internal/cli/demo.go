@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -53,11 +52,10 @@ says how to drop them.`,
 
 func (a *app) runDemo(ctx context.Context, o demo.Options, asJSON bool) error {
 	out := &lasting{first: a.stdout, second: a.stderr}
-	o.Progress, o.Terminal, o.Logger = out, isTerminal(a.stdout), a.logger(a.stderr, slog.LevelError)
+	o.Progress, o.Terminal, o.Logger = out, isTerminal(a.stdout), a.logger(a.remarks(), slog.LevelError)
 	began := time.Now()
 	if asJSON {
 		o.Progress, o.Terminal = io.Discard, false
-		fmt.Fprintln(a.stderr, demo.Ends(o.Duration))
 	}
 	summary, err := demo.Run(ctx, o)
 	if err != nil && ctx.Err() != nil {
@@ -67,7 +65,7 @@ func (a *app) runDemo(ctx context.Context, o demo.Options, asJSON bool) error {
 		return err
 	}
 	if asJSON {
-		if err := json.NewEncoder(out).Encode(summary); err != nil {
+		if err := encodeTo(out, summary); err != nil {
 			return fmt.Errorf("print summary: %w", err)
 		}
 	}

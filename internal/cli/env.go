@@ -117,7 +117,7 @@ func (a *app) warnOfUnknown(root *cobra.Command) {
 		if near := config.Nearest(name, settings, len(config.Prefix)); near != "" {
 			advice = "did you mean " + near + "?"
 		}
-		fmt.Fprintf(a.stderr, "outbox: warning: environment variable %s is no setting: %s\n", name, advice)
+		a.warn(fmt.Sprintf("environment variable %s is no setting: %s", name, advice))
 	}
 }
 

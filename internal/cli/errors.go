@@ -1,15 +1,16 @@
 package cli
 
 import (
-	"cmp"
-	"encoding/json"
+	"context"
 	"errors"
-	"io"
+	"fmt"
 	"io/fs"
-	"slices"
+	"net"
+	"strconv"
 	"strings"
 	"syscall"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
 	"github.com/outbox-relay/outbox/operate"
@@ -84,22 +85,93 @@ type errorObject struct {
 	// Code is that of the operators' service, or usage, configuration or failed.
 	Code     string `json:"code"`
 	ExitCode int    `json:"exit_code"`
+	// Plan is what nobody has agreed to.
+	Plan any `json:"plan,omitempty"`
+	warningsObject
 }
 
-// printError prints an error as a JSON object in one line.
-func printError(w io.Writer, err error) {
-	code := string(operate.CodeOf(err))
-	if code == "" {
-		code = map[int]string{exitUsage: "usage", exitConfig: "configuration"}[exitCode(err)]
+// warningsObject is what stands on stderr where all went well.
+type warningsObject struct {
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// sayError says why the command failed, unless that is said already.
+func (a *app) sayError(err error) {
+	switch {
+	case isQuiet(err):
+		a.sayWarnings()
+	case a.asJSON:
+		object := errorObject{Error: err.Error(), Code: errorCode(err), ExitCode: exitCode(err), warningsObject: warningsObject{a.warnings}}
+		if planned, ok := errors.AsType[*plannedError](err); ok {
+			object.Plan = planned.plan
+		}
+		// Nobody could be told of an error here.
+		_ = encodeTo(a.stderr, object)
+	default:
+		fmt.Fprintf(a.stderr, "outbox: %s\n", plainText(err.Error()))
 	}
-	// Nobody could be told of an error here.
-	_ = json.NewEncoder(w).Encode(errorObject{Error: err.Error(), Code: cmp.Or(code, "failed"), ExitCode: exitCode(err)})
 }
 
-// wantsJSON tells whether the command line asks for JSON, also when it was not understood to its end.
-func wantsJSON(cmd *cobra.Command, args []string) bool {
+// sayWarnings says what was kept for the end.
+func (a *app) sayWarnings() {
+	if len(a.warnings) > 0 {
+		// Nobody could be told of an error here.
+		_ = encodeTo(a.stderr, warningsObject{a.warnings})
+	}
+}
+
+// plannedError is a change that nobody has agreed to, with what it would do.
+type plannedError struct {
+	error
+	plan any
+}
+
+// Unwrap returns the refusal.
+func (e *plannedError) Unwrap() error { return e.error }
+
+// errorCode is the name of an error for programs. Where what has to be mended is the configuration, the code says so, whatever failed by it.
+func errorCode(err error) string {
+	code := operate.CodeOf(err)
+	switch exit := exitCode(err); {
+	case code == operate.CodeForbidden:
+		return string(code)
+	case exit == exitConfig:
+		return "configuration"
+	case code != "":
+		return string(code)
+	case exit == exitUsage:
+		return "usage"
+	case isUnavailable(err):
+		return string(operate.CodeUnavailable)
+	}
+	return "failed"
+}
+
+// isUnavailable tells that the database or the brokers cannot be asked now.
+func isUnavailable(err error) bool {
+	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+		return true
+	}
+	if publish, ok := errors.AsType[*relay.PublishError](err); ok {
+		return publish.Class == relay.ClassOutage
+	}
+	if network, ok := errors.AsType[net.Error](err); ok && !errors.Is(network, context.Canceled) {
+		return true
+	}
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	// The classes of connections, of resources that are used up, and of an operator's stop.
+	return ok && (strings.HasPrefix(pg.Code, "08") || strings.HasPrefix(pg.Code, "53") || strings.HasPrefix(pg.Code, "57P"))
+}
+
+// wantsJSON tells whether the command prints JSON, as far as its flags were read.
+func (a *app) wantsJSON(cmd *cobra.Command) bool {
 	f := cmd.Flags().Lookup("json")
-	return f != nil && (f.Value.String() == "true" || slices.Contains(args, "--json"))
+	if f == nil {
+		return false
+	}
+	// A variable counts before it has become the flag: what is said until then is for the same reader.
+	byVariable, err := strconv.ParseBool(a.env[envNames("json")[0]])
+	return f.Value.String() == "true" || !f.Changed && err == nil && byVariable
 }
 
 func exitCode(err error) int {

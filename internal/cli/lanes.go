@@ -143,6 +143,9 @@ func (a *app) setLanes(cmd *cobra.Command, db *database, n int, confirmed bool, 
 		_, err := fmt.Fprintf(a.stdout, "%s has %s already\n", db.table, plural(n, "lane"))
 		return err
 	}
+	if !confirmed && asJSON {
+		return unconfirmed("with --json nothing is asked: --yes agrees")
+	}
 	if !confirmed {
 		if err := a.confirm(cmd.InOrStdin(), fmt.Sprintf("Change %s from %s to %d?", db.table, plural(len(before), "lane"), n), "--yes agrees for a script"); err != nil {
 			return err
@@ -164,5 +167,5 @@ func (a *app) changeLanes(ctx context.Context, operator *postgres.Operator, n in
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	return operator.AwaitSetLanes(ctx, n, func(what string) { fmt.Fprintf(a.stderr, "waiting for the end of %s\n", what) })
+	return operator.AwaitSetLanes(ctx, n, func(what string) { fmt.Fprintf(a.progressOut(), "waiting for the end of %s\n", what) })
 }

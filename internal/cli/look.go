@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -75,9 +74,6 @@ func showLook[T any](a *app, cmd *cobra.Command, f *page, ask func(*operate.Serv
 	}
 	return print(found)
 }
-
-// encode prints a page as JSON.
-func (a *app) encode(v any) error { return json.NewEncoder(a.stdout).Encode(v) }
 
 // table writes the lines of a table.
 func (a *app) table(head string, lines func(w io.Writer)) error {

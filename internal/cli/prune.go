@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -128,11 +127,13 @@ func (a *app) runPrune(cmd *cobra.Command, f *pruneFlags, request operate.Prune)
 	}
 	switch {
 	case f.dryRun && f.json:
-		return json.NewEncoder(a.stdout).Encode(plan)
+		return a.encode(plan)
 	case f.dryRun:
 		return a.printPrunePlan(a.stdout, f.table, request, plan)
 	case plan.Rows() == 0 && !plan.EventsEstimated && len(plan.Created) == 0 && len(plan.Dropped) == 0:
 		return a.printPruned(f, request, plan.Pruned, plan.Kept)
+	case !f.yes && f.json:
+		return &plannedError{unasked(), plan}
 	case !f.yes:
 		if err := a.printPrunePlan(a.stderr, f.table, request, plan); err != nil {
 			return err
@@ -141,7 +142,7 @@ func (a *app) runPrune(cmd *cobra.Command, f *pruneFlags, request operate.Prune)
 			return err
 		}
 	}
-	bar := newProgress(a.stderr, "rows")
+	bar := newProgress(a.progressOut(), "rows")
 	bar.expect(int(plan.Rows()))
 	pruned, err := service.Prune(cmd.Context(), f.actor(), request, f.reason, func(p operate.Pruned) { bar.set(int(p.Rows())) })
 	bar.end()
@@ -170,7 +171,7 @@ func (a *app) printPrunePlan(out io.Writer, table string, request operate.Prune,
 // printPruned says what was done.
 func (a *app) printPruned(f *pruneFlags, request operate.Prune, p operate.Pruned, kept map[string]string) error {
 	if f.json {
-		return json.NewEncoder(a.stdout).Encode(p)
+		return a.encode(p)
 	}
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "deleted from\t%s\n", f.table)

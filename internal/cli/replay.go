@@ -112,7 +112,7 @@ func (a *app) replayer(cmd *cobra.Command, f *replayFlags) (*operate.Service, *k
 	}
 	a.password = password
 	p := &part{cfg: *source}
-	publisher, err := kafka.NewReplayer(p.kafka(a.logger(a.stderr, slog.LevelWarn)))
+	publisher, err := kafka.NewReplayer(p.kafka(a.logger(a.remarks(), slog.LevelWarn)))
 	var service *operate.Service
 	if err == nil {
 		var store *postgres.Store

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"sync"
@@ -78,13 +77,12 @@ type failedObject struct {
 }
 
 func (a *app) encodeStatuses(reports []sourceStatus) error {
-	enc := json.NewEncoder(a.stdout)
 	for _, r := range reports {
 		var object any = statusWithHolding{statusJSON(r.name, r.status), holdingJSON(r.holding)}
 		if r.err != nil {
 			object = failedObject{r.name, r.table, r.text()}
 		}
-		if err := enc.Encode(object); err != nil {
+		if err := a.encode(object); err != nil {
 			return err
 		}
 	}
