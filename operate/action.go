@@ -55,7 +55,7 @@ func (act Action) validate() error {
 		return Refuse(CodeInvalid, "%s is for events, not for keys", act.Verb)
 	case act.ofEvent() && (act.Topic != "" || act.PartitionKey != ""):
 		return Refuse(CodeInvalid, "%s: name an event or a key, not both", act.Verb)
-	case verb.reason && act.Reason == "":
+	case verb.reason && strings.TrimSpace(act.Reason) == "":
 		return Refuse(CodeInvalid, "%s needs a reason: it is kept with what is done", act.Verb)
 	case !storable(act.Reason) || !storable(act.Topic) || !storable(act.PartitionKey):
 		return Refuse(CodeInvalid, "the topic, the key or the reason is no UTF-8, or holds a NUL")

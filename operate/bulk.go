@@ -103,7 +103,7 @@ func (b Bulk) checked() (Bulk, error) {
 		return b, Refuse(CodeInvalid, "%s is for keys, not for events", b.Verb)
 	case b.Keys != nil && !verb.keys:
 		return b, Refuse(CodeInvalid, "%s is for events, not for keys", b.Verb)
-	case verb.reason && b.Reason == "":
+	case verb.reason && strings.TrimSpace(b.Reason) == "":
 		return b, Refuse(CodeInvalid, "%s needs a reason: it is kept with what is done", b.Verb)
 	case !storable(b.Reason):
 		return b, Refuse(CodeInvalid, "the reason is no UTF-8, or holds a NUL")

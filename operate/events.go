@@ -68,7 +68,19 @@ func ParseRef(s string) (Ref, error) {
 	if id, err := uuid.Parse(s); err == nil && len(s) == len(id.String()) && id != uuid.Nil {
 		return Ref{EventID: id}, nil
 	}
-	return Ref{}, Refuse(CodeInvalid, "event %q: want the whole id of a row, such as 4711, or of an event, such as 0190f6c2-7d1e-7a55-8f0e-2f3c9a3d5b11", s)
+	return Ref{}, Refuse(CodeInvalid, "event %q: %swant the whole id of a row, such as 4711, or of an event, such as 0190f6c2-7d1e-7a55-8f0e-2f3c9a3d5b11", s, wrongRef(s))
+}
+
+// wrongRef says what is wrong with an id that looks like one; "" of any other text.
+func wrongRef(s string) string {
+	id, err := strconv.ParseInt(s, 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return "no row has so large an id; "
+	case err == nil && id == 0, s == uuid.Nil.String():
+		return "no event has this id; "
+	}
+	return ""
 }
 
 func (r Ref) String() string {

@@ -48,7 +48,7 @@ Exit codes:
   78  configuration: a setting, a password, a name or a right that waiting does not mend`
 
 // narrowing are the flags that narrow a filter.
-var narrowing = []string{"state", "id", "topic", "key", "type", "code", "aggregate-type", "aggregate-id", "error", "older-than", "newer-than", "from", "until", "min-id", "max-id"}
+var narrowing = []string{"state", "id", "topic", "key", "empty-key", "type", "code", "aggregate-type", "aggregate-id", "error", "older-than", "newer-than", "from", "until", "min-id", "max-id"}
 
 // narrowed refuses a change of everything that nobody has asked for by name.
 func (f *bulkFlags) narrowed(cmd *cobra.Command, args []string) error {
@@ -110,7 +110,9 @@ func unconfirmed(advice string) error {
 }
 
 // unasked is the refusal where JSON was asked for: a program reads there, and could not answer.
-func unasked() error { return unconfirmed("with --json nothing is asked: --yes agrees, --dry-run counts only") }
+func unasked() error {
+	return unconfirmed("with --json nothing is asked: --yes agrees, --dry-run counts only")
+}
 
 // agree shows what would be touched, and asks. A program is told both at once.
 func (a *app) agree(in io.Reader, b operate.Bulk, plan operate.Plan) error {

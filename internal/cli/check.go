@@ -4,8 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/outbox-relay/outbox/internal/config"
 )
 
 // check is what one flag must be. It is made before the flags are read, so it holds a question and no answer.
@@ -33,6 +37,29 @@ func atLeast[T number](flag string, value *T, limit T) check {
 // between wants one of the values from low to high.
 func between[T number](flag string, value *T, low, high T) check {
 	return check{flag, func() bool { return low <= *value && *value <= high }, fmt.Sprintf("%v to %v", low, high)}
+}
+
+// oneOf wants one of some words, in any case; none at all is left to the default.
+func oneOf(flag string, value *string, words []string) check {
+	return check{flag, func() bool { return *value == "" || slices.Contains(words, strings.ToLower(*value)) }, config.Alternatives(words)}
+}
+
+// badFlag is what is wrong with a flag, with the name by which it was set before it.
+func (a *app) badFlag(cmd *cobra.Command, flag, format string, args ...any) error {
+	err := fmt.Errorf("%s"+format, append([]any{a.named(flag)}, args...)...)
+	if a.origin[flag] != "" {
+		// A variable of the environment is no command line.
+		return &configError{err}
+	}
+	return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
+}
+
+// settingsError is what is wrong with settings that were collected: usage, where all of it stands on the command line.
+func settingsError(cmd *cobra.Command, err error) error {
+	if config.Typed(err) {
+		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
+	}
+	return &configError{err}
 }
 
 // problems are the checks that fail, each with the name by which the value was given.

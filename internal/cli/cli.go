@@ -76,6 +76,9 @@ key stay in commit order, and one bad event stops at most its key.
 			}
 			a.asJSON = a.wantsJSON(cmd)
 			a.warnOfUnknown(cmd.Root())
+			if err := a.refuseEmpty(cmd); err != nil {
+				return err
+			}
 			if cmd.Annotations[collects] != "" {
 				return nil
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outbox-relay/outbox/internal/config"
 	"github.com/outbox-relay/outbox/internal/demo"
 )
 
@@ -31,11 +32,14 @@ leaves behind to be looked at, with a source of its own in the schema outbox; it
 says how to drop them.`,
 		Example: "  outbox demo\n  outbox demo --rate 500 --duration 30s\n  outbox demo --duration 10s --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if o.Rate <= 0 || o.Duration < 0 {
-				return &usageError{fmt.Errorf("--rate must be above 0; --duration must be 0 or more; see outbox demo --help")}
+			if err := a.refuse(cmd, []check{
+				above("rate", &o.Rate, 0), atLeast("duration", &o.Duration, 0),
+				{"brokers", func() bool { return config.AreAddresses(o.Brokers) }, "host:port, such as localhost:9092"},
+			}); err != nil {
+				return err
 			}
 			if err := db.checkURL(a, cmd); err != nil {
-				return &configError{err}
+				return settingsError(cmd, err)
 			}
 			o.DatabaseURL = db.url
 			return a.runDemo(cmd.Context(), o, asJSON)

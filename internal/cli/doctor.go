@@ -24,7 +24,7 @@ It ends with 1 where something is wrong, and with 0 where there are warnings alo
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			pool, err := db.pool(cmd.Context(), a, cmd)
 			if err != nil {
-				return &configError{err}
+				return settingsError(cmd, err)
 			}
 			defer pool.Close()
 			report, err := doctor.Examine(cmd.Context(), pool, db.table)

@@ -178,10 +178,12 @@ func exitCode(err error) int {
 	var usage *usageError
 	var config *configError
 	switch {
-	case errors.As(err, &usage), operate.CodeOf(err) == operate.CodeInvalid:
+	case errors.As(err, &usage):
 		return exitUsage
 	case errors.As(err, &config), errors.Is(err, relay.ErrConfiguration):
 		return exitConfig
+	case operate.CodeOf(err) == operate.CodeInvalid:
+		return exitUsage
 	case operate.CodeOf(err) == operate.CodeUnconfirmed:
 		return exitUnconfirmed
 	}

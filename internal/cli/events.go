@@ -51,7 +51,7 @@ left out on the way: who goes on to the end has looked at every row.`,
   outbox events list --state dead --error MESSAGE_TOO_LARGE --newer-than 24h
   outbox events list --aggregate-type Order --aggregate-id 4711 --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := a.refuse(cmd, append(f.checks(), atLeast("older-than", &f.olderThan, 0), atLeast("newer-than", &f.newerThan, 0))); err != nil {
+			if err := a.refuse(cmd, append(f.page.checks(), f.eventFilter.checks()...)); err != nil {
 				return err
 			}
 			return a.listEvents(cmd, f)
@@ -66,7 +66,7 @@ left out on the way: who goes on to the end has looked at every row.`,
 }
 
 func (a *app) listEvents(cmd *cobra.Command, f *eventsListFlags) error {
-	filter, err := f.filter(cmd)
+	filter, err := f.filter(a, cmd, nil)
 	if err != nil {
 		return err
 	}

@@ -78,21 +78,16 @@ func (a *app) runEventsVerb(cmd *cobra.Command, verb operate.Verb, f *eventVerbF
 	if err := f.narrowed(cmd, args); err != nil {
 		return err
 	}
-	if err := needsReason(verb, f.reason); err != nil {
+	if err := f.needsReason(verb); err != nil {
 		return err
 	}
-	if err := a.refuse(cmd, []check{above("wait", &f.wait, 0), atLeast("older-than", &f.olderThan, 0), atLeast("newer-than", &f.newerThan, 0)}); err != nil {
+	if err := a.refuse(cmd, append(f.checks(), above("wait", &f.wait, 0))); err != nil {
 		return err
 	}
-	filter, err := f.filter(cmd)
+	filter, err := f.filter(a, cmd, args)
 	if err != nil {
 		return err
 	}
-	named, err := refs(args)
-	if err != nil {
-		return err
-	}
-	filter.Refs = append(filter.Refs, named...)
 	s, done, err := a.service(cmd, &f.database)
 	if err != nil {
 		return err
@@ -108,10 +103,14 @@ func (a *app) runEventsVerb(cmd *cobra.Command, verb operate.Verb, f *eventVerbF
 	})
 }
 
-func needsReason(verb operate.Verb, reason string) error {
+// needsReason refuses a verb without the reason that is kept with what is done. A dry run does nothing, and needs none.
+func (f *bulkFlags) needsReason(verb operate.Verb) error {
 	switch verb {
 	case operate.VerbSkip, operate.VerbDead, operate.VerbReplay:
-		if reason == "" {
+		if f.reason == "" && f.dryRun {
+			f.reason = "dry run"
+		}
+		if f.reason == "" {
 			return &usageError{errors.New("--reason is needed: it is kept with what is done")}
 		}
 	}

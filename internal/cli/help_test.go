@@ -24,6 +24,16 @@ func TestEveryCommandHasAnExampleThatNamesIt(t *testing.T) {
 	visit(a.root())
 }
 
+// A default that is nothing is none.
+func TestNoHelpNamesADefaultOfNothing(t *testing.T) {
+	t.Parallel()
+	visit(t, func(cmd *cobra.Command) {
+		if usage := cmd.UsageString(); strings.Contains(usage, "(default 0)") || strings.Contains(usage, "(default 0s)") {
+			t.Errorf("%s: %s", cmd.CommandPath(), usage)
+		}
+	})
+}
+
 func TestAFlagWinsOverTheEnvironment(t *testing.T) {
 	t.Parallel()
 	env := environment{"OUTBOX_TABLE": "a.b", "DATABASE_URL": "postgres://localhost/x"}

@@ -23,6 +23,9 @@ event or key is a request without a job, open until a relay has carried it out.`
 	return cmd
 }
 
+// jobStates are those that a job can be in.
+var jobStates = []string{"running", "done", "cancelled", "failed"}
+
 func (a *app) jobsList() *cobra.Command {
 	var f page
 	var state, verb, actor string
@@ -35,7 +38,7 @@ or of all, also has the open requests that belong to no job: their commands wait
 relay to carry them out, or were killed. outbox jobs cancel ends either.`,
 		Example: "  outbox jobs list\n  outbox jobs list --state running --json\n  outbox jobs list --verb replay --actor ann",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := a.refuse(cmd, f.checks()); err != nil {
+			if err := a.refuse(cmd, append(f.checks(), oneOf("state", &state, jobStates))); err != nil {
 				return err
 			}
 			q := operate.JobQuery{State: state, Verb: givenText(cmd, "verb", &verb), Actor: givenText(cmd, "actor", &actor), After: f.after, Limit: f.limit}
@@ -48,7 +51,7 @@ relay to carry them out, or were killed. outbox jobs cancel ends either.`,
 	cmd.Flags().StringVar(&verb, "verb", "", "of this `verb`: "+strings.Join(operate.JobVerbs(), ", "))
 	cmd.Flags().StringVar(&actor, "actor", "", "started by this `name`")
 	fullFlag(cmd, &full)
-	completeWords(cmd, "state", []string{"running", "done", "cancelled", "failed"})
+	completeWords(cmd, "state", jobStates)
 	completeWords(cmd, "verb", operate.JobVerbs())
 	return cmd
 }

@@ -62,7 +62,7 @@ SELECT gen_random_uuid(), 'Order', i::text, 'order.placed.v1', '{}', 'shop.order
 		if object.Code != c.code || object.ExitCode != c.exit || got.code != c.exit {
 			t.Errorf("outbox %s: %d, %+v; want %s, %d", c.args, got.code, object, c.code, c.exit)
 		}
-		if c.exit != exitUsage && (len(object.Warnings) != 1 || !strings.Contains(object.Warnings[0], "OUTBOX_TABEL")) {
+		if c.exit != exitUsage && (len(object.Warnings) == 0 || !strings.Contains(object.Warnings[0], "OUTBOX_TABEL")) {
 			t.Errorf("outbox %s: warnings %q, want the one of OUTBOX_TABEL", c.args, object.Warnings)
 		}
 		if (object.Plan != nil) != (c.exit == exitUnconfirmed && !strings.HasPrefix(c.args, "lanes")) {
@@ -80,18 +80,13 @@ SELECT gen_random_uuid(), 'Order', i::text, 'order.placed.v1', '{}', 'shop.order
 // Every command that prints JSON calls a database that cannot be reached by the same code.
 func TestAnUnreachableDatabaseIsUnavailableToEveryCommand(t *testing.T) {
 	t.Parallel()
-	args := map[string][]string{
-		"events show": {"1"}, "events retry": {"1"}, "events skip": {"1", "--reason", "x"}, "events dead": {"1", "--reason", "x"}, "events restore": {"1"},
-		"keys unpark": {"--all"}, "keys skip": {"--all", "--reason", "x"}, "replay": {"1", "--reason", "x"}, "lanes set": {"4"}, "jobs cancel": {"1"},
-		"prune": {"--older-than", "1h"}, "pause topic": {"t"}, "pause key": {"t", "k"}, "resume topic": {"t"}, "resume key": {"t", "k"},
-	}
 	env := []string{"DATABASE_URL=postgres://me@127.0.0.1:1/shop", "KAFKA_BROKERS=127.0.0.1:1"}
 	visit(t, func(cmd *cobra.Command) {
 		if cmd.Flags().Lookup("json") == nil || cmd.Name() == "version" || cmd.Name() == "demo" {
 			return
 		}
 		name := strings.TrimPrefix(cmd.CommandPath(), "outbox ")
-		got := runWith(t, env, append(append(strings.Fields(name), args[name]...), "--json")...)
+		got := runWith(t, env, append(append(strings.Fields(name), wholeArgs[name]...), "--json")...)
 		if object := got.object(t); object.Code != "unavailable" || got.code != exitFailed {
 			t.Errorf("outbox %s: %d %+v, want unavailable and %d", name, got.code, object, exitFailed)
 		}

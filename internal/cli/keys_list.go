@@ -17,12 +17,14 @@ import (
 type keyFilter struct {
 	topic, key, typ, code, failed string
 	olderThan, newerThan          time.Duration
+	emptyKey                      bool
 }
 
 func (f *keyFilter) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.topic, "topic", "", "the key's `topic`")
 	flags.StringVar(&f.key, "key", "", "the partition `key`")
+	emptyKeyVar(cmd, &f.emptyKey)
 	flags.StringVar(&f.typ, "type", "", "the `type` of the event that stops the key")
 	flags.StringVar(&f.code, "code", "", "the `code` of the reason, such as MESSAGE_TOO_LARGE")
 	flags.StringVar(&f.failed, "error", "", "a `part` of the reason or its code, in any case")
@@ -34,13 +36,14 @@ func (f *keyFilter) checks() []check {
 	return []check{atLeast("older-than", &f.olderThan, 0), atLeast("newer-than", &f.newerThan, 0)}
 }
 
-// filter is what the flags say. A text that was given counts, even when it is empty: an empty key is a key.
-func (f *keyFilter) filter(cmd *cobra.Command) operate.KeyFilter {
+// filter is what the flags say.
+func (f *keyFilter) filter(cmd *cobra.Command) (operate.KeyFilter, error) {
 	given := func(flag string, value *string) *string { return givenText(cmd, flag, value) }
+	key, err := keyGiven(cmd, &f.key, f.emptyKey)
 	return operate.KeyFilter{
-		Topic: given("topic", &f.topic), PartitionKey: given("key", &f.key), Type: given("type", &f.typ), Code: given("code", &f.code),
+		Topic: given("topic", &f.topic), PartitionKey: key, Type: given("type", &f.typ), Code: given("code", &f.code),
 		Error: f.failed, MinAge: f.olderThan, MaxAge: f.newerThan,
-	}
+	}, err
 }
 
 func (a *app) keysList() *cobra.Command {
@@ -62,7 +65,11 @@ and outbox pause list.`,
 			if err := a.refuse(cmd, append(f.page.checks(), f.keyFilter.checks()...)); err != nil {
 				return err
 			}
-			q := operate.KeyQuery{KeyFilter: f.filter(cmd), After: f.after, Limit: f.limit}
+			filter, err := f.filter(cmd)
+			if err != nil {
+				return err
+			}
+			q := operate.KeyQuery{KeyFilter: filter, After: f.after, Limit: f.limit}
 			if f.newest {
 				q.Order = operate.NewestFirst
 			}

@@ -60,13 +60,16 @@ func (a *app) runKeysVerb(cmd *cobra.Command, verb operate.Verb, f *keyVerbFlags
 	if err := f.narrowed(cmd, nil); err != nil {
 		return err
 	}
-	if err := needsReason(verb, f.reason); err != nil {
+	if err := f.needsReason(verb); err != nil {
 		return err
 	}
 	if err := a.refuse(cmd, append(f.keyFilter.checks(), above("wait", &f.wait, 0))); err != nil {
 		return err
 	}
-	filter := f.filter(cmd)
+	filter, err := f.filter(cmd)
+	if err != nil {
+		return err
+	}
 	s, done, err := a.service(cmd, &f.database)
 	if err != nil {
 		return err

@@ -25,7 +25,7 @@ type looks struct {
 func (a *app) looker(cmd *cobra.Command, db *database) (service *operate.Service, done func(), err error) {
 	pool, err := db.pool(cmd.Context(), a, cmd)
 	if err != nil {
-		return nil, nil, &configError{err}
+		return nil, nil, settingsError(cmd, err)
 	}
 	store, err := postgres.NewStore(pool, postgres.Config{Table: db.table})
 	if err == nil {

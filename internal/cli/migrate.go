@@ -99,9 +99,12 @@ func (a *app) migratePrint() *cobra.Command {
 				return err
 			}
 			f.cfg.Table = f.table
+			if _, err := migrate.ParseTable(f.table); err != nil {
+				return a.badFlag(cmd, "table", ": %w", err)
+			}
 			sql, err := migrate.Print(f.cfg)
 			if err != nil {
-				return &configError{err}
+				return err
 			}
 			_, err = fmt.Fprint(a.stdout, sql)
 			return err
@@ -225,6 +228,9 @@ psql does not read DATABASE_URL by itself.`,
 			if f.role == "" {
 				return &usageError{fmt.Errorf("--role is needed; see %s --help", cmd.CommandPath())}
 			}
+			if _, err := migrate.ParseTable(f.table); err != nil {
+				return a.badFlag(cmd, "table", ": %w", err)
+			}
 			f.cfg.Table = f.table
 			if writer && operator {
 				return &usageError{fmt.Errorf("--writer and --operator exclude each other; see %s --help", cmd.CommandPath())}
@@ -238,7 +244,7 @@ psql does not read DATABASE_URL by itself.`,
 			}
 			sql, err := grants(f.cfg, f.role)
 			if err != nil {
-				return &configError{err}
+				return a.badFlag(cmd, "role", ": %w", err)
 			}
 			_, err = fmt.Fprint(a.stdout, sql)
 			return err
@@ -256,7 +262,7 @@ psql does not read DATABASE_URL by itself.`,
 func (a *app) withConn(cmd *cobra.Command, db *database, f func(*pgx.Conn) error) error {
 	pool, err := db.pool(cmd.Context(), a, cmd)
 	if err != nil {
-		return &configError{err}
+		return settingsError(cmd, err)
 	}
 	defer pool.Close()
 	conn, err := pool.Acquire(cmd.Context())

@@ -79,7 +79,7 @@ func (a *app) parts(ctx context.Context, cfg *config.Config, found error, log *s
 	}
 	if len(problems) > 0 {
 		closePools(parts)
-		return nil, &configError{errors.Join(problems...)}
+		return nil, errors.Join(problems...)
 	}
 	return parts, nil
 }
@@ -230,13 +230,13 @@ func (p *part) engine(log *slog.Logger) (relay.Config, error) {
 func (p *part) policies() (policies []relay.Policy, err error) {
 	scope, err := relay.ParseParkScope(cmp.Or(p.cfg.ParkScope, relay.ScopeKey.String()))
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", p.cfg.Named("park-scope"), err)
+		return nil, p.cfg.Wrong("park-scope", err)
 	}
 	var problems []error
 	for _, text := range p.cfg.OnFailure {
 		policy, err := relay.ParsePolicy(text)
 		if err != nil {
-			problems = append(problems, fmt.Errorf("%s: %w", p.cfg.Named("on-failure"), err))
+			problems = append(problems, p.cfg.Wrong("on-failure", err))
 		}
 		if !saysScope(text) {
 			policy.ParkScope = scope

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outbox-relay/outbox/internal/topicname"
 	"github.com/outbox-relay/outbox/operate"
 )
 
@@ -72,8 +73,13 @@ func (a *app) pauseScope(verb operate.Verb, use, what, scope string, args int) *
 			if len(args) > 1 {
 				s.PartitionKey = args[1]
 			}
-			if verb == operate.VerbPause && scope == operate.ScopeKey && s.PartitionKey == "" && !f.emptyKey {
-				return &usageError{fmt.Errorf("the key is empty: if events whose key is empty are meant, say --empty-key; see %s --help", cmd.CommandPath())}
+			if scope == operate.ScopeKey {
+				if err := keyArgument(cmd, s.PartitionKey, f.emptyKey); err != nil {
+					return err
+				}
+			}
+			if err := refuseImpossible(cmd, verb, s); err != nil {
+				return err
 			}
 			return a.changePause(cmd, verb, f, s)
 		},
@@ -81,10 +87,21 @@ func (a *app) pauseScope(verb operate.Verb, use, what, scope string, args int) *
 	f.database.flags(cmd)
 	f.actorFlags.flags(cmd, "why, for the audit and the status")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print a JSON object")
-	if verb == operate.VerbPause && scope == operate.ScopeKey {
-		cmd.Flags().BoolVar(&f.emptyKey, "empty-key", false, "the key '' is meant, of events whose partition key is empty")
+	if scope == operate.ScopeKey {
+		emptyKeyVar(cmd, &f.emptyKey)
 	}
 	return cmd
+}
+
+// refuseImpossible refuses to pause a topic that Kafka would not take: nothing is ever published there. What was paused under whatever name can be resumed.
+func refuseImpossible(cmd *cobra.Command, verb operate.Verb, what operate.Scope) error {
+	if what.Kind == operate.ScopeSource || verb == operate.VerbResume && what.Topic != "" {
+		return nil
+	}
+	if problem := topicname.Check(what.Topic); problem != nil {
+		return &usageError{fmt.Errorf("the topic %q %w; see %s --help", what.Topic, problem, cmd.CommandPath())}
+	}
+	return nil
 }
 
 // unseen is a note where no event is known of what is paused: its name may be wrong. "" where there is one, or nobody can say.

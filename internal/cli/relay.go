@@ -67,7 +67,7 @@ func (a *app) runRelay(cmd *cobra.Command) error {
 	log := a.logger(bar, level(cfg))
 	parts, err := a.parts(cmd.Context(), cfg, err, log)
 	if err != nil {
-		return err
+		return settingsError(cmd, err)
 	}
 	defer closePools(parts)
 	warnOfLeased(parts)

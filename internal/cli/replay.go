@@ -70,31 +70,22 @@ func (a *app) runReplay(cmd *cobra.Command, f *replayFlags, args []string) error
 	if err := f.narrowed(cmd, args); err != nil {
 		return err
 	}
-	if err := needsReason(operate.VerbReplay, f.reason); err != nil && !f.dryRun {
+	if err := f.needsReason(operate.VerbReplay); err != nil {
 		return err
 	}
 	if err := a.refuse(cmd, []check{between("rate", &f.rate, 1, operate.MaxReplayRate)}); err != nil {
 		return err
 	}
-	filter, err := f.filter(cmd)
+	filter, err := f.filter(a, cmd, args)
 	if err != nil {
 		return err
 	}
-	named, err := refs(args)
-	if err != nil {
-		return err
-	}
-	filter.Refs = append(filter.Refs, named...)
 	s, publisher, done, err := a.replayer(cmd, f)
 	if err != nil {
 		return err
 	}
 	defer done()
 	b := operate.Bulk{Verb: operate.VerbReplay, Events: &filter, Reason: f.reason}
-	if b.Reason == "" {
-		// A dry run needs none.
-		b.Reason = "dry run"
-	}
 	return a.bulk(cmd, s, &f.bulkFlags, b, func(ctx context.Context, c operate.Confirmed, progress func(operate.Progress)) (operate.Report, error) {
 		return s.Replay(ctx, f.actor(), b, f.rate, c, publisher, progress)
 	})
@@ -104,11 +95,11 @@ func (a *app) runReplay(cmd *cobra.Command, f *replayFlags, args []string) error
 func (a *app) replayer(cmd *cobra.Command, f *replayFlags) (*operate.Service, *kafka.Replayer, func(), error) {
 	source, err := f.chosen(a)
 	if err != nil {
-		return nil, nil, nil, &configError{err}
+		return nil, nil, nil, settingsError(cmd, err)
 	}
 	pool, password, err := poolOf(cmd.Context(), a.env, source)
 	if err != nil {
-		return nil, nil, nil, &configError{err}
+		return nil, nil, nil, settingsError(cmd, err)
 	}
 	a.password = password
 	p := &part{cfg: *source}

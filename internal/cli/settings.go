@@ -84,7 +84,7 @@ func (a *app) typed(cmd *cobra.Command, flags ...string) map[string]string {
 func targetOf(s *config.Source) target {
 	return target{
 		url: s.DatabaseURL, table: s.Table, password: s.DatabasePassword,
-		urlName: s.Named("database-url"), tableName: s.Named("table"), passwordName: s.Named("database-password"), typed: s.Typed("database-url"),
+		urlName: s.Named("database-url"), tableName: s.Named("table"), passwordName: s.Named("database-password"), typed: s.Typed("database-url"), tableTyped: s.Typed("table"),
 		hint: s.How("database-url", "DATABASE_URL, such as postgres://user@host:5432/shop, or the PG* variables, or --database-url"),
 	}
 }
@@ -103,6 +103,8 @@ type target struct {
 	urlName, tableName, passwordName string
 	// typed is a URL of the command line. A password in it is refused: every user of the machine can read it there.
 	typed bool
+	// tableTyped is a table of the command line.
+	tableTyped bool
 	// hint says how to name a database.
 	hint string
 }
@@ -128,7 +130,7 @@ func (t target) parse(env environment) (*pgxpool.Config, error) {
 		return nil, fmt.Errorf("no database: set %s", t.hint)
 	}
 	if _, err := migrate.ParseTable(t.table); err != nil {
-		return nil, fmt.Errorf("%s: %w", t.tableName, err)
+		return nil, config.Wrong(t.tableTyped, fmt.Errorf("%s: %w", t.tableName, err))
 	}
 	if err := t.checkURL(); err != nil {
 		return nil, err
@@ -152,14 +154,14 @@ func (t target) unparsable(err error) error {
 	if end := strings.LastIndex(reason, "`: "); end >= 0 {
 		reason = reason[end+len("`: "):]
 	}
-	return fmt.Errorf("%s: %s; want postgres://user@host:5432/database", name, reason)
+	return config.Wrong(t.typed, fmt.Errorf("%s: %s; want postgres://user@host:5432/database", name, reason))
 }
 
 func (t target) checkURL() error {
 	if t.typed && hasPassword(t.url) {
-		return errPasswordOnCommandLine
+		return config.Wrong(true, errPasswordOnCommandLine)
 	}
-	return checkScheme(t.urlName, t.url)
+	return config.Wrong(t.typed, checkScheme(t.urlName, t.url))
 }
 
 // checkScheme refuses the URL of another database, which the driver would take for a list of key=value.

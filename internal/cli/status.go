@@ -60,7 +60,7 @@ reached is shown with its error, the others all the same, and the exit code is 1
 func (a *app) operator(cmd *cobra.Command, db *database) (operator *postgres.Operator, done func(), err error) {
 	pool, err := db.pool(cmd.Context(), a, cmd)
 	if err != nil {
-		return nil, nil, &configError{err}
+		return nil, nil, settingsError(cmd, err)
 	}
 	operator, err = postgres.NewOperator(pool, postgres.Config{Table: db.table})
 	if err != nil {

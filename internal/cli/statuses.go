@@ -30,7 +30,7 @@ type sourceStatus struct {
 func (a *app) statuses(cmd *cobra.Command, db *database) ([]sourceStatus, error) {
 	sources, err := config.Databases(db.typed(a, cmd), config.Environment(a.env), db.source)
 	if err != nil {
-		return nil, &configError{err}
+		return nil, settingsError(cmd, err)
 	}
 	reports := make([]sourceStatus, len(sources))
 	pools := make([]*pgxpool.Pool, len(sources))
@@ -44,7 +44,7 @@ func (a *app) statuses(cmd *cobra.Command, db *database) ([]sourceStatus, error)
 	for i := range sources {
 		reports[i] = sourceStatus{name: sources[i].Name, table: sources[i].Table}
 		if pools[i], reports[i].password, err = poolOf(cmd.Context(), a.env, &sources[i]); err != nil {
-			return nil, &configError{err}
+			return nil, settingsError(cmd, err)
 		}
 	}
 	var wg sync.WaitGroup

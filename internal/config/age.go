@@ -54,7 +54,13 @@ func (v *ageValue) Set(text string) error {
 	return err
 }
 
-func (v *ageValue) String() string { return time.Duration(*v).String() }
+// String is 0 for no age: the help shows no default then.
+func (v *ageValue) String() string {
+	if *v == 0 {
+		return "0"
+	}
+	return time.Duration(*v).String()
+}
 
 // Type is what the help shows.
 func (v *ageValue) Type() string { return "duration" }

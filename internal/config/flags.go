@@ -69,7 +69,7 @@ func (l layer) shared(sources int) []error {
 	var problems []error
 	for key, o := range l.origins {
 		if sources > 1 && slices.Contains(ownOnly(), key) {
-			problems = append(problems, fmt.Errorf("%s says which source it is, and there are %d: say it in the file", o.name, sources))
+			problems = append(problems, o.wrong("says which source it is, and there are %d: say it in the file", sources))
 		}
 	}
 	return problems

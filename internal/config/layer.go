@@ -48,14 +48,14 @@ func (s Setting) byDefault() any {
 func (l layer) put(s Setting, text string, o origin) error {
 	value, ok := s.Kind.parse(text)
 	if !ok {
-		return fmt.Errorf("%s is %s: want %s", o.name, s.shown(text), s.Kind)
+		return o.wrong("is %s: want %s", s.shown(text), s.Kind)
 	}
 	return l.set(s, value, text, o)
 }
 
 func (l layer) set(s Setting, value any, text string, o origin) error {
 	if want := s.check(value); want != "" {
-		return fmt.Errorf("%s is %s: want %s", o.name, s.shown(text), want)
+		return o.wrong("is %s: want %s", s.shown(text), want)
 	}
 	l.values[s.Key] = value
 	l.origins[s.Key] = o

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"net"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/outbox-relay/outbox/internal/engine"
+	"github.com/outbox-relay/outbox/internal/topicname"
 )
 
 // Settings are all settings, in the order in which people should read them.
@@ -22,7 +24,10 @@ func ofProcess() []Setting {
 	return []Setting{
 		{Key: "config", Scope: Run, Kind: Text, Usage: "YAML `file` with settings and, for several sources, their list"},
 		{Key: "once", Scope: Run, Kind: Bool, Usage: "publish what is there and end"},
-		{Key: "listen", Scope: Process, Kind: Text, Usage: "serve /livez, /readyz and /metrics at this `address`, such as :9090"},
+		{
+			Key: "listen", Scope: Process, Kind: Text, Usage: "serve /livez, /readyz and /metrics at this `address`, such as :9090",
+			ok: listenable, want: "an address with a port, such as :9090 or 127.0.0.1:9090",
+		},
 		{
 			Key: "relay-name", Scope: Process, Kind: Text, Usage: "the relay's `name` for people, in the status and the log; without it host name and process id",
 			ok: oneLine, want: fmt.Sprintf("one line of at most %d letters", maxRelayName),
@@ -50,7 +55,10 @@ func ofKafka() []Setting {
 		{Key: "sasl-username", Usual: "KAFKA_SASL_USERNAME", Scope: PerSource, Kind: Text, Usage: "SASL user `name` (KAFKA_SASL_USERNAME)"},
 		{Key: "sasl-password", Usual: "KAFKA_SASL_PASSWORD", Scope: PerSource, Kind: Text, Secret: true, Usage: "SASL password"},
 		{Key: "compression", Scope: PerSource, Kind: Text, Default: "none", Words: []string{"none", "gzip", "snappy", "lz4", "zstd"}, Usage: "%s; kafkajs consumers read none and gzip only"},
-		{Key: "topics", Scope: PerSource, Kind: List, Usage: "topics that must exist when the relay starts, `name,…`"},
+		{
+			Key: "topics", Scope: PerSource, Kind: List, Usage: "topics that must exist when the relay starts, `name,…`",
+			ok: topics, want: "names that Kafka allows: letters a to z, digits, dots, dashes and underscores, at most 249",
+		},
 		{Key: "create-topics", Scope: PerSource, Kind: Bool, Usage: "create topics that are missing"},
 		between(Setting{Key: "topic-partitions", Scope: PerSource, Kind: Number, Default: "12", Usage: "partitions of a created topic; 0: the broker's default"}, 0, 100_000),
 		between(Setting{Key: "topic-replication", Scope: PerSource, Kind: Number, Default: "0", Usage: "replicas of a created topic; 0: the broker's default"}, 0, 1000),
@@ -106,9 +114,25 @@ func oneLine(v any) bool {
 	return utf8.ValidString(text) && utf8.RuneCountInString(text) <= maxRelayName && !strings.ContainsFunc(text, unicode.IsControl)
 }
 
-// addresses are host:port, all of them.
-func addresses(v any) bool {
-	for _, address := range v.([]string) {
+// listenable is an address with a port that has a number.
+func listenable(v any) bool {
+	_, port, err := net.SplitHostPort(v.(string))
+	if err == nil && port != "" {
+		_, err = net.DefaultResolver.LookupPort(context.Background(), "tcp", port)
+	}
+	return v == "" || err == nil && port != ""
+}
+
+// topics are names that Kafka allows, all of them.
+func topics(v any) bool {
+	return !slices.ContainsFunc(v.([]string), func(name string) bool { return topicname.Check(name) != nil })
+}
+
+func addresses(v any) bool { return AreAddresses(v.([]string)) }
+
+// AreAddresses tells that all of them are host:port.
+func AreAddresses(list []string) bool {
+	for _, address := range list {
 		if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
 			return false
 		}
