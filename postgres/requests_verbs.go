@@ -58,24 +58,35 @@ func (b *batch) butFollowers(ctx context.Context, tx pgx.Tx, rs []request, do fu
 	if err != nil {
 		return nil, fmt.Errorf("look for what keys wait for: %w", err)
 	}
-	var some []request
-	var of []int
+	return replies, answerSome(ctx, tx, rs, replies, unanswered(replies), do)
+}
+
+// pick returns the requests for whose place which is true, with their places.
+func pick(rs []request, which func(i int) bool) (picked []request, of []int) {
 	for i, r := range rs {
-		if replies[i].outcome == "" {
-			some, of = append(some, r), append(of, i)
+		if which(i) {
+			picked, of = append(picked, r), append(of, i)
 		}
 	}
-	if len(some) == 0 {
-		return replies, nil
+	return picked, of
+}
+
+// unanswered tells of a place that there is no reply yet.
+func unanswered(replies []reply) func(i int) bool {
+	return func(i int) bool { return replies[i].outcome == "" }
+}
+
+// answerSome has do carry out some of the requests, and puts its replies in their places. It does nothing where there are none.
+func answerSome(ctx context.Context, tx pgx.Tx, rs []request, replies []reply, which func(i int) bool, do func(context.Context, pgx.Tx, []request) ([]reply, error)) error {
+	picked, of := pick(rs, which)
+	if len(picked) == 0 {
+		return nil
 	}
-	got, err := do(ctx, tx, some)
-	if err != nil {
-		return nil, err
-	}
+	got, err := do(ctx, tx, picked)
 	for j, r := range got {
 		replies[of[j]] = r
 	}
-	return replies, nil
+	return err
 }
 
 // waiting has a reply for each request that is about a follower, for the key or for the event at which it has stopped.
@@ -154,12 +165,10 @@ func (b *batch) giveUp(ctx context.Context, tx pgx.Tx, verb string, rs []request
 	if verb == VerbDead {
 		code, word = "DEAD", "dead"
 	}
-	var deaths []death
-	var of []int
-	for i, r := range named {
-		if replies[i].outcome == "" {
-			deaths, of = append(deaths, death{key: r.key, ref: *r.event, code: code, reason: r.reason, by: r.requestedBy}), append(of, i)
-		}
+	doomed, of := pick(named, unanswered(replies))
+	deaths := make([]death, len(doomed))
+	for i, r := range doomed {
+		deaths[i] = death{key: r.key, ref: *r.event, code: code, reason: r.reason, by: r.requestedBy}
 	}
 	became, err := bury(ctx, tx, b.row, deaths)
 	if err != nil {
@@ -213,56 +222,27 @@ JOIN outbox.parked_key p ON p.source = $1 AND p.key_hash = u.hash`, b.row.id, ha
 
 // releaseEmpty lets keys go on that were to be rid of an event which is gone: nothing stops them any more.
 func (b *batch) releaseEmpty(ctx context.Context, tx pgx.Tx, rs []request, replies []reply) error {
-	var empty []request
-	var of []int
-	for i, r := range rs {
-		if r.event == nil && replies[i].gone {
-			empty, of = append(empty, r), append(of, i)
+	empty := func(i int) bool { return rs[i].event == nil && replies[i].gone }
+	return answerSome(ctx, tx, rs, replies, empty, func(ctx context.Context, tx pgx.Tx, rs []request) ([]reply, error) {
+		got, err := b.unpark(ctx, tx, rs)
+		for j := range got {
+			if got[j].released {
+				got[j].outcome = "unparked: the event that stopped the key is not waiting in the table any more"
+			}
 		}
-	}
-	if len(empty) == 0 {
-		return nil
-	}
-	got, err := b.unpark(ctx, tx, empty)
-	if err != nil {
-		return err
-	}
-	for j, r := range got {
-		if r.released {
-			r.outcome = "unparked: the event that stopped the key is not waiting in the table any more"
-		}
-		replies[of[j]] = r
-	}
-	return nil
+		return got, err
+	})
 }
 
 // byKind does the requests for keys in one way and those for events in another.
 func (b *batch) byKind(ctx context.Context, tx pgx.Tx, rs []request, keys, events func(context.Context, pgx.Tx, []request) ([]reply, error)) ([]reply, error) {
 	replies := make([]reply, len(rs))
-	for _, whole := range []bool{true, false} {
-		var some []request
-		var of []int
-		for i, r := range rs {
-			if (r.event == nil) == whole {
-				some, of = append(some, r), append(of, i)
-			}
-		}
-		do := events
-		if whole {
-			do = keys
-		}
-		if len(some) == 0 {
-			continue
-		}
-		got, err := do(ctx, tx, some)
-		if err != nil {
-			return nil, err
-		}
-		for j, r := range got {
-			replies[of[j]] = r
-		}
+	isKey := func(i int) bool { return rs[i].event == nil }
+	isEvent := func(i int) bool { return !isKey(i) }
+	if err := answerSome(ctx, tx, rs, replies, isKey, keys); err != nil {
+		return nil, err
 	}
-	return replies, nil
+	return replies, answerSome(ctx, tx, rs, replies, isEvent, events)
 }
 
 func someWhole(rs []request) bool {
@@ -302,19 +282,13 @@ type finding struct {
 
 // fill gives the requests that have no reply yet the one that what is found of their events suggests.
 func (b *batch) fill(ctx context.Context, tx pgx.Tx, rs []request, replies []reply, why func(finding) reply) error {
-	var some []request
-	var of []int
-	for i, r := range rs {
-		if replies[i].outcome == "" {
-			some, of = append(some, r), append(of, i)
-		}
-	}
-	if len(some) == 0 {
+	open, of := pick(rs, unanswered(replies))
+	if len(open) == 0 {
 		return nil
 	}
-	ids, eventIDs := refsOf(some)
-	topics, keys := make([]string, len(some)), make([]string, len(some))
-	for i, r := range some {
+	ids, eventIDs := refsOf(open)
+	topics, keys := make([]string, len(open)), make([]string, len(open))
+	for i, r := range open {
 		topics[i], keys[i] = r.key.Topic, r.key.PartitionKey
 	}
 	rows, err := tx.Query(ctx, fmt.Sprintf(`
@@ -324,7 +298,7 @@ SELECT u.n, u.id, u.event_id, t.id IS NOT NULL, coalesce(t.topic::text = u.topic
 FROM unnest($2::bigint[], $3::text[]::uuid[], $4::text[], $5::text[], $6::bytea[]) WITH ORDINALITY u(id, event_id, topic, key, hash, n)
 LEFT JOIN LATERAL (SELECT t.* FROM %s t WHERE t.id = u.id AND (t.event_id = u.event_id) IS TRUE LIMIT 1) t ON true
 LEFT JOIN outbox.parked_key p ON p.source = $1 AND p.key_hash = u.hash`, uuid.Nil, b.row.table.sql()),
-		b.row.id, ids, eventIDs, topics, keys, hashesOf(some))
+		b.row.id, ids, eventIDs, topics, keys, hashesOf(open))
 	if err != nil {
 		return fmt.Errorf("look for the events: %w", err)
 	}
