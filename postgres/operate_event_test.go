@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -37,6 +38,13 @@ func TestAnEventSaysWhyItDoesNotMove(t *testing.T) {
 	d := mixed(t)
 	type codes = []operate.ReasonCode
 	same(t, "parked, no relay", d.why(3), codes{operate.ReasonParked, operate.ReasonNoRelay})
+	wantNobody := func(texts ...string) {
+		t.Helper()
+		r := d.show(operate.Ref{ID: 9}).Why[0]
+		wantText(t, errors.New(r.Text), texts...)
+		same(t, "since, which nobody knows", r.Since.IsZero(), true)
+	}
+	wantNobody("no relay is alive: start one", "one that stops cleanly leaves no trace")
 	owner := d.relay("shop-1")
 	for id, want := range map[int64]codes{
 		1: {operate.ReasonPublished},
@@ -74,6 +82,7 @@ func TestAnEventSaysWhyItDoesNotMove(t *testing.T) {
 	d.exec(`DELETE FROM outbox.pause`)
 	d.exec(`DELETE FROM outbox.request`)
 	same(t, "a dead relay holds nothing", d.why(9), codes{operate.ReasonNoRelay})
+	wantNobody("no relay is alive: start one", "shop-1 was last seen at 20", "ended without a word")
 	d.exec(`UPDATE outbox.relay SET expires_at = now() + interval '1 h'`)
 	same(t, "a free lane", d.why(9), codes{operate.ReasonTopicHeld, operate.ReasonLaneFree})
 	d.exec(`UPDATE outbox.relay SET mode = 'competing'`)

@@ -149,25 +149,31 @@ func (l survey) whyHeld(ctx context.Context, d *operate.EventDetail) (reasons []
 	return reasons, err
 }
 
+// noTrace is why nobody can say when the last relay was there.
+const noTrace = "when the last one was there is not known, for one that stops cleanly leaves no trace"
+
 // whyNobody tells that no relay is there to publish it.
 func (l survey) whyNobody(ctx context.Context, d *operate.EventDetail) ([]operate.Reason, error) {
 	if d.LaneOwner != "" {
 		return nil, nil
 	}
 	var alive, competing int
+	var dead *string
 	var seen *time.Time
 	err := l.tx.QueryRow(ctx, `
-SELECT count(*) FILTER (WHERE expires_at > now()), count(*) FILTER (WHERE expires_at > now() AND mode = 'competing'), max(seen_at)
-FROM outbox.relay WHERE source = $1::uuid`, l.row.id.String()).Scan(&alive, &competing, &seen)
+SELECT count(*) FILTER (WHERE expires_at > now()), count(*) FILTER (WHERE expires_at > now() AND mode = 'competing'), max(seen_at),
+    (array_agg(name ORDER BY seen_at DESC))[1]
+FROM outbox.relay WHERE source = $1::uuid`, l.row.id.String()).Scan(&alive, &competing, &seen, &dead)
 	switch {
 	case err != nil || competing > 0:
 		return nil, err
 	case alive > 0:
 		return []operate.Reason{{Code: operate.ReasonLaneFree, Text: fmt.Sprintf("no relay has its lane, %d, though %d are alive: one will take it", d.Lane, alive)}}, nil
-	case seen == nil:
-		return []operate.Reason{{Code: operate.ReasonNoRelay, Text: "no relay is alive, and none has been for a day: start one (outbox relay)"}}, nil
+	case seen == nil || dead == nil:
+		return []operate.Reason{{Code: operate.ReasonNoRelay, Text: "no relay is alive: start one (outbox relay); " + noTrace}}, nil
 	}
-	return []operate.Reason{{Code: operate.ReasonNoRelay, Since: seen.UTC(), Text: "no relay is alive: the last was seen at " + clock(*seen)}}, nil
+	// Others may have come and gone since then.
+	return []operate.Reason{{Code: operate.ReasonNoRelay, By: *dead, Text: fmt.Sprintf("no relay is alive: start one (outbox relay); %s was last seen at %s, and ended without a word", *dead, clock(*seen))}}, nil
 }
 
 // whyOutage tells that the owner of the lane hears nothing of Kafka.

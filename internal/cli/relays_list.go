@@ -17,7 +17,8 @@ func (a *app) relays() *cobra.Command {
 		Use:   "relays",
 		Short: "List the relays that are alive, and those that ended without a word",
 		Long: `relays lists the relay processes of a table. One that stopped cleanly is forgotten; one
-that did not is shown as dead for a day.`,
+that did not is shown as dead, with the time when it was last seen, until a relay starts
+that finds it dead for a day.`,
 		Example: "  outbox relays\n  outbox relays --table orders.outbox_event --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			service, done, err := a.looker(cmd, &db)
@@ -44,7 +45,7 @@ that did not is shown as dead for a day.`,
 
 func (a *app) printRelayList(list []operate.Relay) error {
 	if len(list) == 0 {
-		_, err := fmt.Fprintln(a.stdout, "no relay is alive, and none was seen for a day: start one with outbox relay")
+		_, err := fmt.Fprintln(a.stdout, "no relay is alive: start one with outbox relay; when the last one was there is not known, for one that stops cleanly leaves no trace")
 		return err
 	}
 	err := a.table("RELAY\tVERSION\tALIVE\tLANES\tHELD TOPICS\tKAFKA ANSWERED\tSTARTED\tSEEN", func(w io.Writer) {
