@@ -10,12 +10,16 @@ import (
 // Topic is what is known of a topic.
 type Topic struct {
 	Topic string `json:"topic"`
-	// Pending is how many events are unpublished, parked and waiting ones included, among those that were counted.
-	Pending int64 `json:"pending"`
+	// Pending is how many events are unpublished, parked and waiting ones included, among those that were counted. The Capped fields tell of the number of their name that
+	// counting ended at a limit, over all topics: there may be more.
+	Pending       int64 `json:"pending"`
+	PendingCapped bool  `json:"pending_capped,omitempty"`
 	// OldestAge is of the oldest of them, in seconds.
-	OldestAge  float64 `json:"oldest_pending_age_seconds"`
-	ParkedKeys int64   `json:"parked_keys"`
-	Dead       int64   `json:"dead"`
+	OldestAge        float64 `json:"oldest_pending_age_seconds"`
+	ParkedKeys       int64   `json:"parked_keys"`
+	ParkedKeysCapped bool    `json:"parked_keys_capped,omitempty"`
+	Dead             int64   `json:"dead"`
+	DeadCapped       bool    `json:"dead_capped,omitempty"`
 	// Holds are the relays that can publish nothing to it, and why.
 	Holds []Hold `json:"holds,omitempty"`
 	// Paused is nil when nobody has paused the topic.

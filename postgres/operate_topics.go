@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -20,19 +21,58 @@ func (s *Store) Topics(ctx context.Context, limit time.Duration) (operate.TopicL
 func (l survey) listTopics(ctx context.Context) (operate.TopicList, error) {
 	t := topicCounter{survey: l, topics: map[string]*operate.Topic{}, list: operate.TopicList{Topics: []operate.Topic{}}}
 	err := firstError(
-		t.count(ctx, "unpublished events", fmt.Sprintf("SELECT coalesce(topic::text, '') AS topic, created_at, id FROM %s WHERE published_at IS NULL ORDER BY id LIMIT $1", l.row.table.sql()),
-			func(to *operate.Topic, n int64, age float64) { to.Pending, to.OldestAge = n, age }),
-		t.count(ctx, "parked keys", "SELECT topic, parked_at AS created_at, id FROM outbox.parked_key WHERE source = $2::uuid ORDER BY id LIMIT $1",
-			func(to *operate.Topic, n int64, _ float64) { to.ParkedKeys = n }),
-		t.count(ctx, "dead events", "SELECT topic, died_at AS created_at, id FROM outbox.dead_event WHERE source = $2::uuid ORDER BY id LIMIT $1",
-			func(to *operate.Topic, n int64, _ float64) { to.Dead = n }),
 		t.holds(ctx), t.pauses(ctx), t.outages(ctx),
 		l.tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM outbox.relay WHERE source = $1::uuid AND expires_at > now())`, l.row.id.String()).Scan(&t.list.Watched),
+		t.countAll(ctx),
 	)
 	for _, name := range slices.Sorted(maps.Keys(t.topics)) {
 		t.list.Topics = append(t.list.Topics, *t.topics[name])
 	}
 	return t.list, err
+}
+
+// countedRows is something that is counted by topic.
+type countedRows struct {
+	what, rows string
+	set        func(*operate.Topic, topicCount)
+	// cap marks the number as one that may be larger.
+	cap func(*operate.Topic)
+}
+
+func (t *topicCounter) countAll(ctx context.Context) error {
+	var capped []countedRows
+	for _, c := range []countedRows{
+		{
+			"unpublished events", "SELECT coalesce(topic::text, '') AS topic, created_at, id FROM " + t.row.table.sql() + " WHERE published_at IS NULL ORDER BY id LIMIT $1",
+			func(to *operate.Topic, n topicCount) { to.Pending, to.OldestAge = n.count, n.age },
+			func(to *operate.Topic) { to.PendingCapped = true },
+		},
+		{
+			"parked keys", "SELECT topic, parked_at AS created_at, id FROM outbox.parked_key WHERE source = $2::uuid ORDER BY id LIMIT $1",
+			func(to *operate.Topic, n topicCount) { to.ParkedKeys = n.count },
+			func(to *operate.Topic) { to.ParkedKeysCapped = true },
+		},
+		{
+			"dead events", "SELECT topic, died_at AS created_at, id FROM outbox.dead_event WHERE source = $2::uuid ORDER BY id LIMIT $1",
+			func(to *operate.Topic, n topicCount) { to.Dead = n.count },
+			func(to *operate.Topic) { to.DeadCapped = true },
+		},
+	} {
+		more, err := t.count(ctx, c)
+		if err != nil {
+			return fmt.Errorf("count %s by topic: %w", c.what, err)
+		}
+		if more {
+			capped = append(capped, c)
+		}
+	}
+	// What was not reached may be of any topic.
+	for _, c := range capped {
+		for _, to := range t.topics {
+			c.cap(to)
+		}
+	}
+	return nil
 }
 
 type topicCounter struct {
@@ -48,34 +88,45 @@ func (t *topicCounter) topic(name string) *operate.Topic {
 	return t.topics[name]
 }
 
-// count counts the rows of a window by topic, and says how far it went when there are more.
-func (t *topicCounter) count(ctx context.Context, what, rows string, set func(*operate.Topic, int64, float64)) error {
+// topicCount is what was counted of a topic in the window: how many, the age of the oldest, the first and last id, and whether there are rows behind the window.
+type topicCount struct {
+	topic       string
+	count       int64
+	age         float64
+	first, last int64
+	more        bool
+}
+
+// count counts the rows of a window by topic. It tells whether there are more, and then says how far it went.
+func (t *topicCounter) count(ctx context.Context, c countedRows) (more bool, err error) {
 	args := []any{t.windows.topics + 1}
-	if slices.Contains([]string{"parked keys", "dead events"}, what) {
+	if strings.Contains(c.rows, "$2") {
 		args = append(args, t.row.id.String())
 	}
-	found, err := t.tx.Query(ctx, fmt.Sprintf(`
-SELECT topic, count(*), coalesce(greatest(0, extract(epoch FROM now() - min(created_at) FILTER (WHERE isfinite(created_at)))), 0)::float8, min(id), max(id)
-FROM (%s) w GROUP BY topic`, rows), args...)
+	rows, err := t.tx.Query(ctx, fmt.Sprintf(`
+SELECT topic, count(*) FILTER (WHERE n < $1), coalesce(greatest(0, extract(epoch FROM now() - min(created_at) FILTER (WHERE n < $1 AND isfinite(created_at)))), 0)::float8,
+    coalesce(min(id) FILTER (WHERE n < $1), 0), coalesce(max(id) FILTER (WHERE n < $1), 0), bool_or(n >= $1)
+FROM (SELECT topic, created_at, id, row_number() OVER (ORDER BY id) AS n FROM (%s) w) w GROUP BY topic`, c.rows), args...)
 	if err != nil {
-		return fmt.Errorf("count %s by topic: %w", what, err)
+		return false, err
 	}
-	looked := operate.Look{What: what}
-	var topic string
-	var n, first, last int64
-	var age float64
-	_, err = pgx.ForEachRow(found, []any{&topic, &n, &age, &first, &last}, func() error {
-		set(t.topic(topic), n, age)
-		if looked.Events == 0 || first < looked.From {
-			looked.From = first
+	look := operate.Look{What: c.what}
+	var n topicCount
+	_, err = pgx.ForEachRow(rows, []any{&n.topic, &n.count, &n.age, &n.first, &n.last, &n.more}, func() error {
+		if more = more || n.more; n.count == 0 {
+			return nil
 		}
-		looked.Events, looked.To = looked.Events+n, max(looked.To, last)
+		c.set(t.topic(n.topic), n)
+		if look.Events == 0 || n.first < look.From {
+			look.From = n.first
+		}
+		look.Events, look.To = look.Events+n.count, max(look.To, n.last)
 		return nil
 	})
-	if looked.Events > int64(t.windows.topics) {
-		t.list.Looks = append(t.list.Looks, looked)
+	if more {
+		t.list.Looks = append(t.list.Looks, look)
 	}
-	return err
+	return more, err
 }
 
 func (t *topicCounter) holds(ctx context.Context) error {

@@ -53,7 +53,7 @@ func (o *Operator) Status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	return readStatus(ctx, o.db, row)
+	return readStatus(ctx, o.db, row, statusLimit)
 }
 
 // Parked returns the keys that are parked, in the order in which they were.

@@ -42,11 +42,13 @@ type Backlog struct {
 // TopicStatus is the part of one topic in what waits.
 type TopicStatus struct {
 	Topic string
-	// Pending is how many events of the topic are unpublished, within the limit of the whole.
-	Pending     int64
-	OldestAge   time.Duration
-	EligibleAge time.Duration
-	ParkedKeys  int64
+	// Pending is how many events of the topic are unpublished, among those that were counted of all topics. PendingCapped tells that counting ended at the limit, so
+	// that there may be more.
+	Pending       int64
+	PendingCapped bool
+	OldestAge     time.Duration
+	EligibleAge   time.Duration
+	ParkedKeys    int64
 	// HeldCode and HeldReason say why nothing can be published to the topic; "" when nothing stands in the way, as far as the relay has
 	// noticed: a topic that no event was tried for is not looked at. HeldSince is when that was noticed.
 	HeldCode, HeldReason string
@@ -133,7 +135,7 @@ func (s *Source) Status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	return readStatus(ctx, watcher{s}, o.row)
+	return readStatus(ctx, watcher{s}, o.row, statusLimit)
 }
 
 // watcher runs on the watch session, and makes it when it is missing or broken.
@@ -149,19 +151,22 @@ func (w watcher) run(ctx context.Context, fn func(context.Context, *pgx.Conn) er
 	return w.s.watch.run(ctx, fn)
 }
 
-func readStatus(ctx context.Context, db runner, row sourceRow) (Status, error) {
+// readStatus reads what is unpublished once, and counts to limit.
+func readStatus(ctx context.Context, db runner, row sourceRow, limit int64) (Status, error) {
 	return glance(ctx, db, row, statusTimeout, func(ctx context.Context, tx pgx.Tx) (Status, error) {
 		st := Status{Table: row.table.String(), SourceID: row.id}
 		var errs [7]error
-		st.Backlog, errs[0] = readBacklog(ctx, tx, row, statusLimit)
-		st.Topics, errs[1] = readTopics(ctx, tx, row)
+		w, err := takeCensus(ctx, tx, row, limit)
+		st.Topics = w.topics
+		st.Backlog, errs[0] = w.backlog(ctx, tx, row)
+		errs[1] = err
 		st.Lanes, errs[2] = readLanes(ctx, tx, row.id)
 		st.Relays, errs[3] = readRelays(ctx, tx, row.id)
 		st.LastPublished, errs[4] = readLastPublished(ctx, tx, row)
 		errs[5] = tx.QueryRow(ctx, `
 SELECT now(), coalesce(first_published_at, '0001-01-01 00:00:00+00') FROM outbox.source WHERE id = $1`, row.id).
 			Scan(&st.At, &st.FirstPublished)
-		st.Pauses, _, errs[6] = readKept(ctx, tx, row, false)
+		st.Pauses, errs[6] = w.pauses(ctx, tx, row)
 		return st, firstError(errs[:]...)
 	})
 }
@@ -190,75 +195,35 @@ func glance[T any](ctx context.Context, db runner, row sourceRow, limit time.Dur
 	return result, nil
 }
 
-// pendingSQL are the oldest unpublished rows of the table %s, at most $2, over the partial index, each with whether its key is parked
-// in the source $1, or a pause keeps it.
-const pendingSQL = `
-WITH pending AS MATERIALIZED (
-    SELECT topic, partition_key, created_at FROM %s WHERE published_at IS NULL ORDER BY id LIMIT $2
-), waiting AS (
-    SELECT p.topic, k.source IS NOT NULL OR q.source IS NOT NULL OR p.topic::text = ANY (ARRAY(SELECT topic FROM outbox.pause WHERE source = $1 AND scope = 'topic'))
-        OR EXISTS (SELECT FROM outbox.pause WHERE source = $1 AND scope = 'source') AS kept,
-        CASE WHEN isfinite(p.created_at) THEN p.created_at END AS created_at
-    FROM pending p LEFT JOIN outbox.parked_key k ON k.source = $1 AND k.topic = p.topic AND k.partition_key = p.partition_key
-    LEFT JOIN outbox.pause q ON q.source = $1 AND q.scope = 'key' AND q.topic = p.topic AND q.partition_key = p.partition_key
-)`
-
-// oldestAge is the age of the oldest of the waiting rows, or of those for which a condition holds, in microseconds: computed once, not for each row, which would take
-// longer than to read them.
-func oldestAge(filter string) string {
-	// Of NULLs, greatest and least return what is none.
-	return "(greatest(0, least(coalesce(extract(epoch FROM now() - min(created_at)" + filter + "), 0), 9e9)) * 1000000)::bigint"
-}
-
-// notKept leaves out what a parked key or a pause keeps.
-const notKept = " FILTER (WHERE NOT kept)"
-
 func readBacklog(ctx context.Context, tx pgx.Tx, row sourceRow, limit int64) (Backlog, error) {
 	var b Backlog
 	var oldest, eligible, parked int64
 	err := tx.QueryRow(ctx, fmt.Sprintf(pendingSQL+`
-SELECT count(*), `+oldestAge("")+`, `+oldestAge(notKept)+`,
-    (SELECT count(*) FROM outbox.parked_key WHERE source = $1),
-    (SELECT coalesce(greatest(0, max(extract(epoch FROM now() - parked_at)) * 1000000), 0)::bigint
-     FROM outbox.parked_key WHERE source = $1),
-    (SELECT `+indexedOf("$3::text")+`), `+pausedSQL+`
+SELECT count(*), `+oldestAge("")+`, `+oldestAge(notKept)+`, `+besideSQL("$3")+`
 FROM waiting`, row.table.sql()), row.id, limit+1, row.table.sql()).
 		Scan(&b.Pending, &oldest, &eligible, &b.ParkedKeys, &parked, &b.Indexed, &b.Paused.Source, &b.Paused.Topics, &b.Paused.Keys)
 	if err != nil {
 		return Backlog{}, fmt.Errorf("count what is unpublished: %w", err)
 	}
-	if b.Pending > limit {
-		b.Pending, b.PendingCapped = limit, true
-	}
 	b.OldestAge, b.EligibleAge, b.ParkedAge = microseconds(oldest), microseconds(eligible), microseconds(parked)
+	b.cap(limit)
 	return b, nil
 }
 
-func readTopics(ctx context.Context, tx pgx.Tx, row sourceRow) ([]TopicStatus, error) {
-	rows, err := tx.Query(ctx, fmt.Sprintf(pendingSQL+`, keys AS (
-    SELECT topic, count(*) AS parked FROM outbox.parked_key WHERE source = $1 GROUP BY topic
-), counts AS (
-    SELECT topic, count(*) AS pending, `+oldestAge("")+` AS oldest, `+oldestAge(notKept)+` AS eligible FROM waiting GROUP BY topic
-), held AS (
-    SELECT DISTINCT ON (h.topic) h.topic, h.code, h.reason, h.held_at
-    FROM outbox.held_topic h JOIN outbox.relay r ON r.source = h.source AND r.owner = h.owner
-    WHERE h.source = $1 AND r.expires_at > clock_timestamp() ORDER BY h.topic, h.held_at
-)
-SELECT topic, coalesce(pending, 0), coalesce(oldest, 0), coalesce(eligible, 0), coalesce(parked, 0), coalesce(h.code, ''), coalesce(h.reason, ''),
-    h.held_at
-FROM counts FULL JOIN keys USING (topic)
-FULL JOIN held h USING (topic) ORDER BY topic`, row.table.sql()), row.id, int64(statusLimit))
-	if err != nil {
-		return nil, fmt.Errorf("count by topic: %w", err)
+// cap ends the count at the limit, where one more was counted to know that there are more.
+func (b *Backlog) cap(limit int64) {
+	if b.Pending > limit {
+		b.Pending, b.PendingCapped = limit, true
 	}
-	return pgx.CollectRows(rows, func(r pgx.CollectableRow) (t TopicStatus, err error) {
-		var oldest, eligible int64
-		var held *time.Time
-		err = r.Scan(&t.Topic, &t.Pending, &oldest, &eligible, &t.ParkedKeys, &t.HeldCode, &t.HeldReason, &held)
-		t.HeldSince = timeOrZero(held)
-		t.OldestAge, t.EligibleAge = microseconds(oldest), microseconds(eligible)
-		return t, err
-	})
+}
+
+// besideSQL are the columns of a [Backlog] of the source $1 that the unpublished events do not tell: parked keys and their age, the index, and what is paused. table is the
+// parameter with the table's name.
+func besideSQL(table string) string {
+	return `(SELECT count(*) FROM outbox.parked_key WHERE source = $1),
+    (SELECT coalesce(greatest(0, max(extract(epoch FROM now() - parked_at)) * 1000000), 0)::bigint
+     FROM outbox.parked_key WHERE source = $1),
+    (SELECT ` + indexedOf(table+"::text") + `), ` + pausedSQL
 }
 
 func readLanes(ctx context.Context, q querier, source uuid.UUID) ([]LaneStatus, error) {

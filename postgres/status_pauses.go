@@ -15,8 +15,9 @@ const pausesShown = 100
 // PauseStatus is something that an operator has paused, with what it keeps.
 type PauseStatus struct {
 	relay.Pause
-	// Pending is how many unpublished events it keeps, within the limit of the whole. What two pauses keep counts for both.
-	Pending int64
+	// Pending is how many unpublished events it keeps, within the limit of the whole: PendingCapped tells that there may be more. What two pauses keep counts for both.
+	Pending       int64
+	PendingCapped bool
 }
 
 // Paused is what is paused of a source, counted and listed.
@@ -50,7 +51,7 @@ func (o *Operator) Keeping(ctx context.Context) (pauses []PauseStatus, more int6
 		more   int64
 	}
 	f, err := glance(ctx, o.db, row, statusTimeout, func(ctx context.Context, tx pgx.Tx) (f found, err error) {
-		f.pauses, f.more, err = readKept(ctx, tx, row, true)
+		f.pauses, f.more, err = readKeeping(ctx, tx, row, statusLimit)
 		return f, err
 	})
 	return f.pauses, f.more, err
@@ -68,8 +69,11 @@ func readPaused(ctx context.Context, tx pgx.Tx, row sourceRow) (p Paused, err er
 	return p, err
 }
 
-// readKept lists pauses with what each keeps; of those beyond the first it tells how many there are. It counts nothing when nothing is paused.
-func readKept(ctx context.Context, tx pgx.Tx, row sourceRow, keeping bool) (pauses []PauseStatus, more int64, err error) {
+// pausesOrder is the order of pauses p: the source's, topics, keys, each with the oldest first.
+const pausesOrder = "ORDER BY CASE p.scope WHEN 'source' THEN 1 WHEN 'topic' THEN 2 ELSE 3 END, p.paused_at, p.topic, p.key_hash"
+
+// readKeeping lists the pauses that keep something, with what each keeps; of those beyond the first it tells how many there are. It counts nothing when nothing is paused.
+func readKeeping(ctx context.Context, tx pgx.Tx, row sourceRow, limit int64) (pauses []PauseStatus, more int64, err error) {
 	if p, err := readPaused(ctx, tx, row); err != nil || !p.Any() {
 		return nil, 0, err
 	}
@@ -86,14 +90,14 @@ WITH pending AS MATERIALIZED (
     FROM outbox.pause p LEFT JOIN topics t ON p.scope = 'topic' AND t.topic = p.topic
     LEFT JOIN keys k ON p.scope = 'key' AND k.topic = p.topic AND k.partition_key = p.partition_key WHERE p.source = $1
 )
-SELECT scope, topic, partition_key, paused_by, reason, paused_at, n, count(*) OVER () FROM kept WHERE n > 0 OR NOT $3::boolean
-ORDER BY CASE scope WHEN 'source' THEN 1 WHEN 'topic' THEN 2 ELSE 3 END, paused_at, topic, key_hash LIMIT %d`, row.table.sql(), pausesShown), row.id, int64(statusLimit), keeping)
+SELECT scope, topic, partition_key, paused_by, reason, paused_at, least(n, $2 - 1), (SELECT count(*) FROM pending) >= $2, count(*) OVER () FROM kept p WHERE n > 0
+%s LIMIT %d`, row.table.sql(), pausesOrder, pausesShown), row.id, limit+1)
 	if err != nil {
 		return nil, 0, fmt.Errorf("count what pauses keep: %w", err)
 	}
 	var all int64
 	pauses, err = pgx.CollectRows(rows, func(r pgx.CollectableRow) (p PauseStatus, err error) {
-		err = r.Scan(&p.Scope, &p.Topic, &p.PartitionKey, &p.By, &p.Reason, &p.At, &p.Pending, &all)
+		err = r.Scan(&p.Scope, &p.Topic, &p.PartitionKey, &p.By, &p.Reason, &p.At, &p.Pending, &p.PendingCapped, &all)
 		return p, err
 	})
 	if err != nil {

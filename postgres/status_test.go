@@ -1,14 +1,18 @@
 package postgres
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/pgtest"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -157,6 +161,76 @@ SELECT id, 'only-parked', '', 'k', 0, 1, gen_random_uuid(), '', '', '' FROM outb
 	if len(got.Relays) != 1 || got.Relays[0].Owner != o || got.Relays[0].SeenAt.IsZero() || got.Relays[0].Remaining <= 0 || got.Relays[0].Remaining > ttl {
 		t.Errorf("Relays = %+v, want %+v", got.Relays, o)
 	}
+}
+
+// A backlog of a million takes a second to read; to read it three times takes three.
+func TestStatusReadsTheBacklogOnce(t *testing.T) {
+	t.Parallel()
+	test := pgtest.New(t)
+	db, ears := listening(t, test.URL)
+	o := newOperator(t, db)
+	insert(t, db, orders, 2)
+	if _, err := o.Pause(t.Context(), relay.PauseKey, orders.Topic, orders.PartitionKey, "ann", "why"); err != nil {
+		t.Fatal(err)
+	}
+	ears.take()
+	st, err := o.Status(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	reads := 0
+	for text := range ears.take() {
+		reads += strings.Count(text, "WHERE published_at IS NULL ORDER BY id LIMIT $2")
+	}
+	same(t, "reads, and what the pause keeps", []int64{int64(reads), st.Pauses[0].Pending}, []int64{1, 2})
+}
+
+// What is cut off at the limit says so, wherever it stands, and the parts add up to the whole.
+func TestCountsOfAStatusThatEndAtTheLimitSaySo(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	o := newOperator(t, db)
+	insert(t, db, orders, 3)
+	insert(t, db, relay.Key{Topic: "b", PartitionKey: "x"}, 3)
+	for _, p := range []relay.Pause{{Scope: relay.PauseSource}, {Scope: relay.PauseTopic, Topic: "b"}} {
+		if _, err := o.Pause(t.Context(), p.Scope, p.Topic, "", "ann", "why"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	row, err := o.source(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for limit, want := range map[int64]string{
+		6: "6 false: b 3 false, order-service.order.confirmed 3 false, pause 6 false, pause 3 false; keeping 6 false, 3 false",
+		4: "4 true: b 1 true, order-service.order.confirmed 3 true, pause 4 true, pause 1 true; keeping 4 true, 2 true",
+	} {
+		st, err := readStatus(t.Context(), o.db, row, limit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := fmt.Sprintf("%d %t:", st.Pending, st.PendingCapped)
+		for _, x := range st.Topics {
+			got += fmt.Sprintf(" %s %d %t,", x.Topic, x.Pending, x.PendingCapped)
+		}
+		got += pausesText(" pause ", st.Pauses) + "; keeping"
+		kept, err := glance(t.Context(), o.db, row, statusTimeout, func(ctx context.Context, tx pgx.Tx) (p []PauseStatus, err error) {
+			p, _, err = readKeeping(ctx, tx, row, limit)
+			return p, err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, fmt.Sprint("to ", limit), got+pausesText(" ", kept), want)
+	}
+}
+
+func pausesText(word string, pauses []PauseStatus) string {
+	list := make([]string, len(pauses))
+	for i, p := range pauses {
+		list[i] = fmt.Sprintf("%s%d %t", word, p.Pending, p.PendingCapped)
+	}
+	return strings.Join(list, ",")
 }
 
 // On a Monday it is of use that the last relay crashed on Friday.

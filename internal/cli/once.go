@@ -150,7 +150,7 @@ func (o *onceReport) remaining(stats relay.Stats, parked []relay.ParkedKey, kept
 		o.line("held: %v", explain(stats.HeldTopics[name]))
 	}
 	for _, p := range kept {
-		o.line("paused: %s, with %s; %s", pauseName(p.Pause), plural(int(p.Pending), "event"), pausedBy(p.By, p.At, p.Reason))
+		o.line("paused: %s, with %s; %s", pauseName(p.Pause), countedEvents(p.Pending, p.PendingCapped), pausedBy(p.By, p.At, p.Reason))
 	}
 	if morePauses > 0 {
 		o.line("paused: %d more: outbox pause list shows them", morePauses)

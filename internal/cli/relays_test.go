@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/outbox-relay/outbox/operate"
 	"github.com/outbox-relay/outbox/postgres"
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -78,6 +79,35 @@ func TestStatusTellsWhoPublishesAndWhoWaits(t *testing.T) {
 	} {
 		if got := relays(postgres.Status{At: now, Lanes: c.lanes, Relays: c.relays}); !slices.Equal(got, c.want) {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+func TestANumberThatIsCutOffLooksCutOff(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	a := &app{stdout: &out}
+	err := a.printTopicList(operate.TopicList{
+		Topics: []operate.Topic{{Topic: "shop.order", Pending: 15_000, PendingCapped: true, ParkedKeys: 7}, {Topic: "shop.invoice", Dead: 9, PendingCapped: true, DeadCapped: true}},
+		Looks:  []operate.Look{{What: "unpublished events", Events: 30_000}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pause := postgres.PauseStatus{Pause: relay.Pause{Scope: relay.PauseSource, By: "ann"}, Pending: 1_000_000, PendingCapped: true}
+	s := postgres.Status{
+		Backlog: postgres.Backlog{Pending: 1_000_000, PendingCapped: true, Paused: postgres.Paused{Source: true}}, Pauses: []postgres.PauseStatus{pause},
+		Topics: []postgres.TopicStatus{{Topic: "shop.order", Pending: 400_000, PendingCapped: true}},
+	}
+	if err := a.printStatus("", s, postgres.Holding{}); err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(strings.Fields(out.String()), " ")
+	for _, want := range []string{
+		"shop.order 15000+ 0s 7 0 ", "shop.invoice 0+ - 0 9+ ", "the oldest 30,000 are counted; + marks", "pending 1000000+ ", "everything: 1000000+ events pending", "shop.order 400000+ ",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("no %q in %s", want, got)
 		}
 	}
 }

@@ -24,7 +24,7 @@ func (a *app) status() *cobra.Command {
 		Short: "Show what waits, for how long, and who publishes it",
 		Long: `status shows the backlog, the age of its oldest event, parked keys, what is paused and
 by whom, the relays, when each was last seen, and whether Kafka answers it. It counts
-at most 1,000,000 unpublished events and says when there are more.
+at most 1,000,000 unpublished events, and marks the numbers with + when there are more.
 
 With --config and no --source it shows all sources of the file. One that cannot be
 reached is shown with its error, the others all the same, and the exit code is 1.`,
@@ -72,15 +72,11 @@ func (a *app) operator(cmd *cobra.Command, db *database) (operator *postgres.Ope
 
 func (a *app) printStatus(name string, s postgres.Status, h postgres.Holding) error {
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	more := ""
-	if s.PendingCapped {
-		more = " or more"
-	}
 	if name != "" {
 		fmt.Fprintf(w, "source\t%s\n", name)
 	}
 	fmt.Fprintf(w, "table\t%s\n", s.Table)
-	fmt.Fprintf(w, "pending\t%d%s\n", s.Pending, more)
+	fmt.Fprintf(w, "pending\t%s\n", counted(s.Pending, s.PendingCapped))
 	fmt.Fprintf(w, "oldest pending\t%s\n", age(s.Pending, s.OldestAge))
 	fmt.Fprintf(w, "parked keys\t%d\n", s.ParkedKeys)
 	if anyCompeting(s.Relays) {
@@ -114,7 +110,7 @@ func printPaused(w io.Writer, s postgres.Status) {
 	label := "paused"
 	shown := s.Pauses[:min(len(s.Pauses), pausesPrinted)]
 	for _, p := range shown {
-		fmt.Fprintf(w, "%s\t%s: %s pending; %s\n", label, pauseName(p.Pause), plural(int(p.Pending), "event"), pausedBy(p.By, p.At, p.Reason))
+		fmt.Fprintf(w, "%s\t%s: %s pending; %s\n", label, pauseName(p.Pause), countedEvents(p.Pending, p.PendingCapped), pausedBy(p.By, p.At, p.Reason))
 		label = ""
 	}
 	if more := s.Paused.Count() - int64(len(shown)); more > 0 {
@@ -153,7 +149,7 @@ func printTopics(w io.Writer, s postgres.Status) {
 	}
 	fmt.Fprintf(w, "\nTOPIC\tPENDING\tOLDEST\tPARKED KEYS\tHELD OR PAUSED\n")
 	for _, t := range s.Topics {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%s\n", printable(abridged(t.Topic)), t.Pending, age(t.Pending, t.OldestAge), t.ParkedKeys, cmp.Or(heldOrPaused(s, t), free))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\n", printable(abridged(t.Topic)), counted(t.Pending, t.PendingCapped), age(t.Pending, t.OldestAge), t.ParkedKeys, cmp.Or(heldOrPaused(s, t), free))
 	}
 }
 
@@ -170,6 +166,22 @@ func heldOrPaused(s postgres.Status, t postgres.TopicStatus) string {
 		parts = append(parts, printable(fmt.Sprintf("since %s: %s: %s", moment(t.HeldSince), t.HeldCode, t.HeldReason)))
 	}
 	return strings.Join(parts, "; ")
+}
+
+// counted is a number, marked where counting ended before it was reached.
+func counted(n int64, capped bool) string {
+	if capped {
+		return fmt.Sprintf("%d+", n)
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+// countedEvents is "1 event", "2 events" or "1000000+ events".
+func countedEvents(n int64, capped bool) string {
+	if capped {
+		return counted(n, capped) + " events"
+	}
+	return plural(int(n), "event")
 }
 
 func age(pending int64, d time.Duration) string {

@@ -31,8 +31,10 @@ type statusObject struct {
 }
 
 type topicObject struct {
-	Topic                   string  `json:"topic"`
-	Pending                 int64   `json:"pending"`
+	Topic   string `json:"topic"`
+	Pending int64  `json:"pending"`
+	// PendingCapped tells, as that of the whole, that counting ended at the limit.
+	PendingCapped           bool    `json:"pending_capped"`
 	OldestPendingAgeSeconds float64 `json:"oldest_pending_age_seconds"`
 	ParkedKeys              int64   `json:"parked_keys"`
 	HeldCode                string  `json:"held_code"`
@@ -57,6 +59,8 @@ type pauseObject struct {
 	Reason       string    `json:"reason"`
 	At           time.Time `json:"paused_at"`
 	Pending      int64     `json:"pending"`
+	// PendingCapped tells, as that of the whole, that counting ended at the limit.
+	PendingCapped bool `json:"pending_capped"`
 }
 
 type laneObject struct {
@@ -91,7 +95,7 @@ func statusJSON(name string, s postgres.Status) statusObject {
 	}
 	for _, t := range s.Topics {
 		o.Topics = append(o.Topics, topicObject{
-			t.Topic, t.Pending, t.OldestAge.Seconds(), t.ParkedKeys, t.HeldCode, t.HeldReason, timeOrNull(t.HeldSince), pauseOf(s, t.Topic),
+			t.Topic, t.Pending, t.PendingCapped, t.OldestAge.Seconds(), t.ParkedKeys, t.HeldCode, t.HeldReason, timeOrNull(t.HeldSince), pauseOf(s, t.Topic),
 		})
 	}
 	for _, r := range s.Relays {
@@ -129,7 +133,7 @@ func pausesJSON(s postgres.Status) []pauseObject {
 }
 
 func pauseJSON(p postgres.PauseStatus) pauseObject {
-	return pauseObject{string(p.Scope), p.Topic, p.PartitionKey, p.By, p.Reason, p.At.UTC(), p.Pending}
+	return pauseObject{string(p.Scope), p.Topic, p.PartitionKey, p.By, p.Reason, p.At.UTC(), p.Pending, p.PendingCapped}
 }
 
 // pauseOf is the pause of a topic itself; nil when nobody has paused it.

@@ -20,7 +20,7 @@ func (a *app) topics() *cobra.Command {
 		Long: `topics counts, by topic, unpublished and dead events and parked keys, and shows what
 keeps a topic: a relay that can publish nothing to it because it is missing or
 forbidden, or an operator who has paused it. Of each kind it counts at most 30,000, the
-oldest, and says when there are more; outbox status counts further.`,
+oldest, and marks the numbers with + when there are more; outbox status counts further.`,
 		Example: "  outbox topics\n  outbox topics --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			service, done, err := a.looker(cmd, &db)
@@ -56,14 +56,15 @@ func (a *app) printTopicList(list operate.TopicList) error {
 	}
 	err := a.table("TOPIC\tPENDING\tOLDEST\tPARKED KEYS\tDEAD\tHELD OR PAUSED", func(w io.Writer) {
 		for _, t := range list.Topics {
-			fmt.Fprintf(w, "%s\t%d\t%s\t%d\t%d\t%s\n", cell(t.Topic), t.Pending, age(t.Pending, time.Duration(t.OldestAge*float64(time.Second))), t.ParkedKeys, t.Dead, keeps(t, list.Watched))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", cell(t.Topic), counted(t.Pending, t.PendingCapped), age(t.Pending, time.Duration(t.OldestAge*float64(time.Second))),
+				counted(t.ParkedKeys, t.ParkedKeysCapped), counted(t.Dead, t.DeadCapped), keeps(t, list.Watched))
 		}
 	})
 	if err != nil {
 		return err
 	}
 	for _, l := range list.Looks {
-		fmt.Fprintf(a.stdout, "of the %s the oldest %s are counted, there are more\n", l.What, grouped(l.Events-1))
+		fmt.Fprintf(a.stdout, "of the %s the oldest %s are counted; + marks what may be more, of topics that are not shown, too\n", l.What, grouped(l.Events))
 	}
 	return nil
 }
