@@ -43,8 +43,9 @@ type JobKeeper interface {
 	StartJob(ctx context.Context, j JobStart) (int64, error)
 	// SeeJob writes down that somebody runs it. After half a minute without that it is over, as if it had been cancelled: relays leave the rest of its requests alone.
 	SeeJob(ctx context.Context, id int64) error
-	// ReportJob writes down how far it is, and that somebody runs it. It tells whether somebody has cancelled it, or nobody ran it for too long.
-	ReportJob(ctx context.Context, id, done, failed int64) (cancelled bool, err error)
+	// ReportJob writes down how far it is, and that somebody runs it. note says how to go on if that was the last that was heard of the job; "" leaves what was said before.
+	// It tells whether somebody has cancelled it, or nobody ran it for too long.
+	ReportJob(ctx context.Context, id, done, failed int64, note string) (cancelled bool, err error)
 	// EndJob closes it as "done", "cancelled" or "failed". A job that was cancelled stays so.
 	EndJob(ctx context.Context, id, done, failed int64, state, note string) error
 	// CancelJob cancels a job that is running, wherever it runs, and closes its open requests. Without one that is running the error has CodeNotFound or CodeConflict.

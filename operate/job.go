@@ -79,6 +79,8 @@ type job struct {
 	reasons  map[string]int64
 	progress func(Progress)
 	reported time.Time
+	// place says how to go on if this process ends without a word; "" where the requests tell.
+	place string
 	// cancelled tells that somebody has cancelled it.
 	cancelled bool
 }
@@ -129,7 +131,7 @@ func (j *job) step(ctx context.Context, done, failed int64) error {
 		return nil
 	}
 	j.reported = time.Now()
-	cancelled, err := j.store.ReportJob(ctx, j.id, done, failed)
+	cancelled, err := j.store.ReportJob(ctx, j.id, done, failed, j.place)
 	j.cancelled = j.cancelled || cancelled
 	if err != nil {
 		return fmt.Errorf("write down how far job %d is: %w", j.id, err)
@@ -143,7 +145,7 @@ func (j *job) end(ctx context.Context, cause error) (Report, error) {
 	defer cancel()
 	r := &j.report
 	// Whoever cancels a job closes its requests: it may be through before it has learned that.
-	if cancelled, err := j.store.ReportJob(ctx, j.id, r.Done+r.AlreadyDone, r.Failed); err == nil {
+	if cancelled, err := j.store.ReportJob(ctx, j.id, r.Done+r.AlreadyDone, r.Failed, j.place); err == nil {
 		j.cancelled = j.cancelled || cancelled
 	}
 	rest := max(r.Total-r.Done-r.AlreadyDone-r.Failed-r.NotFound-r.Untouched, 0)

@@ -36,6 +36,8 @@ type crowd struct {
 	failWithdraw     error
 	failOvertaken    error
 	whileAsked       func()
+	place            string
+	replayable       bool
 }
 
 func (c *crowd) StartAudit(_ context.Context, a AuditStart) (int64, error) {
@@ -57,8 +59,9 @@ func (c *crowd) SeeJob(context.Context, int64) error {
 	return nil
 }
 
-func (c *crowd) ReportJob(context.Context, int64, int64, int64) (bool, error) {
+func (c *crowd) ReportJob(_ context.Context, _, _, _ int64, note string) (bool, error) {
 	c.reported++
+	c.place = note
 	return c.cancelled, nil
 }
 
@@ -120,6 +123,9 @@ func (c *crowd) Settled(_ context.Context, _ Bulk, at Cursor, limit int) (Settle
 }
 
 func (c *crowd) Find(context.Context, []Ref) ([]Target, []Ref, error) {
+	if c.replayable {
+		return []Target{{ID: 1, State: StatePublished}}, nil, nil
+	}
 	return []Target{{ID: 1, State: StateDead, Letter: c.letter, Code: c.code}}, nil, nil
 }
 
@@ -271,6 +277,49 @@ func TestAReplayKeepsToItsRate(t *testing.T) {
 			r, err := serviceOf(t, c).Replay(t.Context(), ann, Bulk{Verb: VerbReplay, Events: &EventFilter{}, Reason: "x"}, rate, Confirmed{Any: true}, p, nil)
 			if took := time.Since(began); err != nil || r.Done != c.matches || took < 9*time.Second || took > 11*time.Second {
 				t.Errorf("%d events at %d a second took %s: %+v, %v", c.matches, rate, took, r, err)
+			}
+		})
+	}
+}
+
+// slow is a publisher that is held up once, and counts what it sends in the second after that.
+type slow struct {
+	sink
+	holdAt    int
+	over      time.Time
+	sentAfter int
+}
+
+func (s *slow) Republish(ctx context.Context, events []Settled, mark string) ([]error, error) {
+	if s.calls+1 == s.holdAt {
+		rest(ctx, 20*time.Second)
+		s.over = time.Now()
+	} else if !s.over.IsZero() && time.Since(s.over) <= time.Second {
+		s.sentAfter += len(events)
+	}
+	return s.sink.Republish(ctx, events, mark)
+}
+
+// Brokers that were away for a while must not bring the consumers a flood afterwards.
+func TestAReplayThatWasHeldUpDoesNotMakeUpForIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		p := &slow{holdAt: 5}
+		r, err := serviceOf(t, &crowd{matches: 10_000}).Replay(t.Context(), ann, Bulk{Verb: VerbReplay, Events: &EventFilter{}, Reason: "x"}, 100, Confirmed{Any: true}, p, nil)
+		if err != nil || r.Done != 10_000 || p.sentAfter > 220 || p.sentAfter < 100 {
+			t.Errorf("%d in the second after 20 s without an answer, at 100 a second: %+v, %v", p.sentAfter, r, err)
+		}
+	})
+}
+
+func TestAReplayWritesDownWhereToGoOnIfItIsKilled(t *testing.T) {
+	t.Parallel()
+	for want, refs := range map[string][]Ref{"everything up to id 1000 was tried, and some behind it may be: go on with --min-id 1001": nil, "everything up to id 1 was tried, and some behind it may be: go on with the larger ids": {{ID: 1}}} {
+		synctest.Test(t, func(t *testing.T) {
+			c := &crowd{matches: 1_000, replayable: true}
+			_, err := serviceOf(t, c).Replay(t.Context(), ann, Bulk{Verb: VerbReplay, Events: &EventFilter{Refs: refs}, Reason: "x"}, 100, Confirmed{Any: true}, &sink{}, nil)
+			if err != nil || c.place != want {
+				t.Errorf("%q, %v; want %q", c.place, err, want)
 			}
 		})
 	}

@@ -23,7 +23,7 @@ func goesOn(alias string) string {
 var jobLost = `(j.state = 'running' AND NOT ` + jobGoesOn + `)`
 
 // noteOfLost says what became of such a job, for people.
-const noteOfLost = `'its command was killed or cut off: nobody has seen it since ' || to_char(j.seen_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC; what was done by then stays done, the rest was left alone'`
+const noteOfLost = `'its command was killed or cut off: nobody has seen it since ' || to_char(j.seen_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS') || ' UTC; what was done by then stays done, the rest was left alone' || coalesce('; ' || nullif(j.note, ''), '')`
 
 // jobIsOver is what the requests of a job say that were left open when it was over.
 const jobIsOver = "its job is over: it has ended, or its command was killed or cut off"
@@ -76,11 +76,12 @@ WITH started AS (
 }
 
 // ReportJob implements [operate.JobKeeper].
-func (s *Store) ReportJob(ctx context.Context, id, done, failed int64) (cancelled bool, err error) {
+func (s *Store) ReportJob(ctx context.Context, id, done, failed int64, note string) (cancelled bool, err error) {
 	err = s.change(ctx, "write down how far a job is", func(ctx context.Context, l survey) error {
 		return l.tx.QueryRow(ctx, `
-UPDATE outbox.job j SET done = $2::bigint, failed = $3::bigint, seen_at = CASE WHEN `+jobGoesOn+` THEN clock_timestamp() ELSE seen_at END
-WHERE id = $1::bigint RETURNING NOT `+jobGoesOn, id, done, failed).Scan(&cancelled)
+UPDATE outbox.job j SET done = $2::bigint, failed = $3::bigint, seen_at = CASE WHEN `+jobGoesOn+` THEN clock_timestamp() ELSE seen_at END,
+    note = CASE WHEN `+jobGoesOn+` AND $4::text <> '' THEN $4::text ELSE note END
+WHERE id = $1::bigint RETURNING NOT `+jobGoesOn, id, done, failed, l.row.storable(note)).Scan(&cancelled)
 	})
 	return cancelled, err
 }
@@ -98,7 +99,7 @@ func (s *Store) EndJob(ctx context.Context, id, done, failed int64, state, note 
 	return s.change(ctx, "write down the end of a job", func(ctx context.Context, l survey) error {
 		_, err := l.tx.Exec(ctx, `
 UPDATE outbox.job SET done = $2::bigint, failed = $3::bigint, state = CASE state WHEN 'running' THEN $4 ELSE state END,
-    note = concat_ws(': ', nullif(note, ''), $5::text),
+    note = CASE state WHEN 'running' THEN $5::text ELSE concat_ws(': ', nullif(note, ''), $5::text) END,
     seen_at = clock_timestamp(), ended_at = clock_timestamp()
 WHERE id = $1::bigint`, id, done, failed, state, l.row.storable(note))
 		return err

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -135,14 +136,14 @@ func TestAJobThatWasTakenForDeadDoesNotComeBack(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
 	s, job := killed(t, db, 9)
-	if over, err := s.ReportJob(t.Context(), job, 1, 0); err != nil || over {
+	if over, err := s.ReportJob(t.Context(), job, 1, 0, ""); err != nil || over {
 		t.Errorf("in time: %v, %v", over, err)
 	}
 	unseen(t, db, "31 s")
 	if err := s.SeeJob(t.Context(), job); err != nil {
 		t.Error(err)
 	}
-	if over, err := s.ReportJob(t.Context(), job, 2, 0); err != nil || !over {
+	if over, err := s.ReportJob(t.Context(), job, 2, 0, ""); err != nil || !over {
 		t.Errorf("too late: %v, %v", over, err)
 	}
 	asked, err := s.AskMatching(t.Context(), job, operate.Bulk{Verb: operate.VerbUnpark, Keys: &operate.KeyFilter{}}, "ann", operate.Cursor{}, 2)
@@ -151,6 +152,49 @@ func TestAJobThatWasTakenForDeadDoesNotComeBack(t *testing.T) {
 	}
 	same(t, "cancelled", operate.CodeOf(s.CancelJob(t.Context(), job, "ann")), operate.CodeConflict)
 	same(t, "listed", listedJobs(t, s, ""), []string{killedJob})
+}
+
+// Nobody else knows how far a replay was whose process was killed: it has no requests.
+func TestAKilledJobKeepsWhatItSaidLastOfItsPlace(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s, job := killed(t, db, 9)
+	note := func() string {
+		t.Helper()
+		p, err := s.Jobs(t.Context(), lookTime, operate.JobQuery{Limit: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return p.Jobs[0].Note
+	}
+	for _, place := range []string{"up to id 1", "up to id 2", ""} {
+		if _, err := s.ReportJob(t.Context(), job, 1, 0, place); err != nil {
+			t.Fatal(err)
+		}
+	}
+	same(t, "while it runs", note(), "up to id 2")
+	unseen(t, db, "31 s")
+	wantText(t, errors.New(note()), "its command was killed or cut off", "left alone; up to id 2")
+	wantText(t, errors.New(lastAudit(t, newService(t, db)).Outcome), "left alone; up to id 2")
+	if _, err := s.StartAudit(t.Context(), operate.AuditStart{Actor: "bob", Verb: operate.VerbPause, Filter: []byte("{}")}); err != nil {
+		t.Fatal(err)
+	}
+	if closed := note(); strings.Count(closed, "up to id 2") != 1 {
+		t.Errorf("closed by the next change: %q", closed)
+	}
+}
+
+func TestTheEndOfAJobTakesThePlaceOfItsPlace(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s, job := killed(t, db, 9)
+	if _, err := s.ReportJob(t.Context(), job, 1, 0, "up to id 1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.EndJob(t.Context(), job, 9, 0, operate.JobDone, "9 done"); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "the note", queryOne[string](t, db, `SELECT note FROM outbox.job`), "9 done")
 }
 
 func TestAKilledJobIsPrunedInTheEndAndALivingOneIsNot(t *testing.T) {
