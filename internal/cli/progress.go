@@ -13,15 +13,18 @@ type progress struct {
 	out     io.Writer
 	visible bool
 	noun    string
-	began   time.Time
+	now     func() time.Time
 
 	mu    sync.Mutex
 	total int
 	shown bool
+	// first and began are how many there were when it first moved, and when that was: what comes before, such as reaching the brokers, is not counted in the rate.
+	first int
+	began time.Time
 }
 
 func newProgress(out io.Writer, noun string) *progress {
-	return &progress{out: out, visible: isTerminal(out), noun: noun, began: time.Now()}
+	return &progress{out: out, visible: isTerminal(out), noun: noun, now: time.Now}
 }
 
 const clearLine = "\r\x1b[K"
@@ -50,20 +53,31 @@ func (p *progress) set(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.total = max(p.total, n)
+	if p.began.IsZero() && n > 0 {
+		p.first, p.began = n, p.now()
+	}
 	if p.total == 0 || !p.visible {
 		return
 	}
-	fmt.Fprint(p.out, clearLine, line(n, p.total, p.noun, time.Since(p.began)))
+	var took time.Duration
+	if !p.began.IsZero() {
+		took = p.now().Sub(p.began)
+	}
+	fmt.Fprint(p.out, clearLine, line(n, p.total, p.noun, n-p.first, took))
 	p.shown = true
 }
 
-// line is the bar with the rate, and with the time left as soon as that can be estimated.
-func line(n, total int, noun string, took time.Duration) string {
+// line is the bar with the rate at which the last did of n came within took, and with the time left as soon as that can be estimated.
+func line(n, total int, noun string, did int, took time.Duration) string {
 	const width = 30
 	filled := n * width / total
-	rate := float64(n) / max(took.Seconds(), 0.001)
-	text := fmt.Sprintf("%s%s %d/%d %s  %.0f/s", strings.Repeat("█", filled), strings.Repeat("░", width-filled), n, total, noun, rate)
-	if took < time.Second || n == 0 || n == total {
+	text := fmt.Sprintf("%s%s %d/%d %s", strings.Repeat("█", filled), strings.Repeat("░", width-filled), n, total, noun)
+	if did <= 0 || took <= 0 {
+		return text
+	}
+	rate := float64(did) / took.Seconds()
+	text += fmt.Sprintf("  %.0f/s", rate)
+	if took < time.Second || n == total {
 		return text
 	}
 	left := time.Duration(float64(total-n) / rate * float64(time.Second))
