@@ -16,8 +16,9 @@ type share struct {
 	// leaving are lanes that are to be given back, until when; unread those of them that were never read.
 	leaving, unread []int32
 	until           time.Time
-	// reported is when this relay last said what it has shown.
+	// reported is when this relay last said what it has shown, silent whether it said that Kafka answers nothing.
 	reported time.Time
+	silent   bool
 	// retry is when lanes that did not drain may be tried again.
 	retry time.Time
 }

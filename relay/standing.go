@@ -53,20 +53,23 @@ func (r *Relay) tryReport(ctx context.Context, s Standing) error {
 	return nil
 }
 
-// showUp reports when it is time to: at each look until this relay has worked with its lanes.
+// showUp reports when it is time to: at each look until this relay has worked with its lanes, and at once when Kafka falls silent or answers again: whoever looks at an
+// incident must not be told of an outage that is over.
 func (s *share) showUp(ctx context.Context, now time.Time) error {
-	if s.standing == StandingTried && now.Sub(s.reported) < s.reportEvery() {
+	silent := s.unheard() >= worthReporting
+	if s.standing == StandingTried && silent == s.silent && now.Sub(s.reported) < s.reportEvery() {
 		return nil
 	}
 	standing := StandingAlive
 	if s.standing == StandingTried || s.works() {
 		standing = StandingTried
 	}
-	err := s.keeper.bounded(ctx, func(ctx context.Context) error { return s.source.Report(ctx, s.owner, s.report(standing)) })
+	report := s.report(standing)
+	err := s.keeper.bounded(ctx, func(ctx context.Context) error { return s.source.Report(ctx, s.owner, report) })
 	if err != nil {
 		return fmt.Errorf("report to the other relays: %w", err)
 	}
-	s.standing, s.reported = standing, now
+	s.standing, s.reported, s.silent = standing, now, report.Silent > 0
 	return nil
 }
 
