@@ -213,11 +213,12 @@ func deeds(s *Store) map[string]func(context.Context) error {
 			}
 			return nil
 		},
-		"Status":    func(ctx context.Context) error { _, err := s.Status(ctx); return err },
-		"Keeping":   func(ctx context.Context) error { _, _, err := s.Keeping(ctx); return err },
-		"Holding":   func(ctx context.Context) error { _, err := s.Holding(ctx); return err },
-		"PlanPrune": func(ctx context.Context) error { _, err := s.PlanPrune(ctx, prune); return err },
-		"Prune":     func(ctx context.Context) error { _, err := s.Prune(ctx, prune, nil); return err },
+		"Status":           func(ctx context.Context) error { _, err := s.Status(ctx); return err },
+		"Keeping":          func(ctx context.Context) error { _, _, err := s.Keeping(ctx); return err },
+		"OldestSettledAge": func(ctx context.Context) error { _, err := s.OldestSettledAge(ctx); return err },
+		"Holding":          func(ctx context.Context) error { _, err := s.Holding(ctx); return err },
+		"PlanPrune":        func(ctx context.Context) error { _, err := s.PlanPrune(ctx, prune); return err },
+		"Prune":            func(ctx context.Context) error { _, err := s.Prune(ctx, prune, nil); return err },
 
 		"Answer": nil, "Ask": nil, "Await": nil, "AwaitSetLanes": nil, "Audit": nil, "CancelJob": nil, "Competing": nil, "EndAudit": nil, "EndJob": nil, "Jobs": nil, "Lanes": nil, "Parked": nil,
 		"Pause": nil, "Pauses": nil, "Relays": nil, "ReportJob": nil, "Request": nil, "Resume": nil, "SeeJob": nil, "SetLanes": nil, "StandIn": nil, "StartAudit": nil, "StartJob": nil,

@@ -36,7 +36,7 @@ func (p *part) wireCompeting(log *slog.Logger) (*sourceRelay, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sourceRelay{engine, source, p.password, p.retention}, nil
+	return &sourceRelay{engine, source, p.operator, p.password, p.retention}, nil
 }
 
 // scopedBy is the setting that has aggregates parked; "" when none does.

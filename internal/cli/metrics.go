@@ -16,7 +16,7 @@ type collector struct {
 	relays    *relayFleet
 	retention retentionMetrics
 
-	ready, pending, oldest, published, errors, parked, lanes, inFlight, held, heldKeys, unsettled, sinceAck, dead, delayed, paused *prometheus.Desc
+	ready, pending, oldest, published, errors, parked, lanes, inFlight, held, heldKeys, unsettled, sinceAck, dead, delayed, paused, settled *prometheus.Desc
 }
 
 func newCollector(relays *relayFleet) *collector {
@@ -40,13 +40,14 @@ func newCollector(relays *relayFleet) *collector {
 		sinceAck:  desc("seconds_since_ack", "How long events have been outstanding without an answer of Kafka; 0 while none are outstanding."),
 		dead:      desc("dead_events_total", "Events that this relay has moved to outbox.dead_event by policy."),
 		delayed:   desc("delayed_keys", "Keys that wait for the next attempt with an event that has failed."),
+		settled:   desc("oldest_settled_age_seconds", "Age of the oldest settled event that is still there, as far as the lowest ids tell; 0 when they tell nothing."),
 		paused:    desc("paused", "What operators have paused: the source itself, topics and keys.", "scope"),
 	}
 }
 
 // Describe is of prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range append([]*prometheus.Desc{c.ready, c.pending, c.oldest, c.published, c.errors, c.parked, c.lanes, c.inFlight, c.held, c.heldKeys, c.unsettled, c.sinceAck, c.dead, c.delayed, c.paused}, c.retention.all()...) {
+	for _, d := range append([]*prometheus.Desc{c.ready, c.pending, c.oldest, c.published, c.errors, c.parked, c.lanes, c.inFlight, c.held, c.heldKeys, c.unsettled, c.sinceAck, c.dead, c.delayed, c.paused, c.settled}, c.retention.all()...) {
 		ch <- d
 	}
 }
@@ -89,6 +90,10 @@ func (c *collector) collect(ch chan<- prometheus.Metric, s sourceState) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
+	// A backlog that cannot be counted in time is no reason to leave it out.
+	if age, err := s.Engine.settled.OldestSettledAge(ctx); err == nil {
+		metric(c.settled, prometheus.GaugeValue, age.Seconds())
+	}
 	backlog, err := s.Engine.source.Backlog(ctx)
 	if err != nil {
 		return

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -27,6 +28,8 @@ type relayFleet = fleet.Fleet[*sourceRelay]
 type sourceRelay struct {
 	fleet.Engine
 	source backlog
+	// settled tells of what stays in the table.
+	settled settledAge
 	// password is where the database's password was taken from.
 	password string
 	// retention deletes what is old beside the relay; nil where nothing of the kind runs.
@@ -36,6 +39,11 @@ type sourceRelay struct {
 // backlog tells what waits in a table.
 type backlog interface {
 	Backlog(ctx context.Context) (postgres.Backlog, error)
+}
+
+// settledAge tells how old the oldest event is that was settled and is still there.
+type settledAge interface {
+	OldestSettledAge(ctx context.Context) (time.Duration, error)
 }
 
 // part is one source as it was configured. It shares nothing with another: what fails in one cannot be felt in the other.
@@ -174,7 +182,7 @@ func (p *part) wire(log *slog.Logger) (*sourceRelay, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sourceRelay{engine, source, p.password, p.retention}, nil
+	return &sourceRelay{engine, source, p.operator, p.password, p.retention}, nil
 }
 
 func (p *part) postgres(log *slog.Logger) postgres.Config {

@@ -56,20 +56,19 @@ func warnOfOnce(parts []*part) {
 
 // retentionMetrics are of what a source holds and deletes.
 type retentionMetrics struct {
-	pruned, overdue, bytes, oldest *prometheus.Desc
+	pruned, overdue, bytes *prometheus.Desc
 }
 
 func newRetentionMetrics(desc func(name, help string, labels ...string) *prometheus.Desc) retentionMetrics {
 	return retentionMetrics{
 		pruned:  desc("pruned_total", "Rows that this relay has deleted because they were old, by what they were.", "what"),
 		overdue: desc("prune_overdue_seconds", "How long the settled events that are deleted next have been due for, at the relay that deletes; 0 when none is left."),
-		bytes:   desc("table_bytes", "What the table takes, with its indexes and partitions."),
-		oldest:  desc("oldest_settled_age_seconds", "Age of the oldest settled event that is still there, as far as the lowest ids tell; 0 when they tell nothing."),
+		bytes:   desc("table_bytes", "What the table takes, with its indexes and partitions; looked at once a minute."),
 	}
 }
 
 func (m retentionMetrics) all() []*prometheus.Desc {
-	return []*prometheus.Desc{m.pruned, m.overdue, m.bytes, m.oldest}
+	return []*prometheus.Desc{m.pruned, m.overdue, m.bytes}
 }
 
 // collect gives what the retention knows; it asks nobody.
@@ -82,6 +81,5 @@ func (m retentionMetrics) collect(s postgres.RetentionStats, metric func(*promet
 	}
 	if s.Holding.Bytes > 0 {
 		metric(m.bytes, prometheus.GaugeValue, float64(s.Holding.Bytes))
-		metric(m.oldest, prometheus.GaugeValue, s.Holding.OldestSettledAge.Seconds())
 	}
 }

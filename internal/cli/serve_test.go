@@ -84,6 +84,43 @@ VALUES (gen_random_uuid(), 'Order', '1', 'order.placed.v1', '{}', $1, '1', now()
 	}
 }
 
+// What was pruned or published a moment ago counts at the next scrape: nobody can tell an old number from a new one.
+func TestTheAgeOfWhatStaysIsThatOfTheScrape(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	fleet := fleetOf(t, config.Source{DatabaseURL: db.URL, Brokers: cluster.ListenAddrs()})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- fleet.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	server := httptest.NewServer(handler(fleet))
+	defer server.Close()
+	scraped := func() string {
+		_, body := get(t, server.URL+"/metrics")
+		_, rest, _ := strings.Cut(body, "\noutbox_oldest_settled_age_seconds{source=\"public.outbox_event\"} ")
+		value, _, _ := strings.Cut(rest, "\n")
+		return value
+	}
+	await.Until(t, "the relay is made", func() bool { return scraped() != "" })
+	for _, c := range []struct{ sql, digits string }{
+		{`SELECT`, "0"},
+		{`INSERT INTO outbox_event (event_id, aggregate_type, aggregate_id, event_type, payload, topic, partition_key, published_at)
+VALUES (gen_random_uuid(), 'Order', '1', 'order.placed.v1', '{}', 'shop.order', '1', now() - interval '10000 s')`, "100"},
+		{`UPDATE outbox_event SET published_at = now() - interval '20000 s'`, "200"},
+		{`DELETE FROM outbox_event`, "0"},
+	} {
+		db.Exec(t, c.sql)
+		if got := scraped(); !strings.HasPrefix(got, c.digits) {
+			t.Errorf("after %s the age is %s, want %s…", c.sql, got, c.digits)
+		}
+	}
+}
+
 // fleetOf returns the relays of sources that say where their databases and brokers are.
 func fleetOf(t *testing.T, sources ...config.Source) *relayFleet {
 	t.Helper()
