@@ -165,7 +165,7 @@ func (s *Service) carryOut(ctx context.Context, a Actor, act Action, t Target, a
 	if err != nil {
 		timedOut := ctx.Err() == nil && (within.Err() != nil || errors.Is(err, context.DeadlineExceeded))
 		if timedOut {
-			err = fmt.Errorf("not carried out within %s", wait)
+			err = s.late(ctx, id, wait)
 		}
 		answer, open, err = s.takeBack(ctx, a, act, id, err)
 	}
@@ -176,6 +176,17 @@ func (s *Service) carryOut(ctx context.Context, a Actor, act Action, t Target, a
 		return "", false, act.refuse(CodeConflict, "%s", answer.Problem)
 	}
 	return answer.Text + t.meetsAgain(act.Verb), false, nil
+}
+
+// late says that a request was not carried out in time, and why, if that can be known.
+func (s *Service) late(ctx context.Context, request int64, wait time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, s.cfg.LookTimeout)
+	defer cancel()
+	why, err := s.store.Delay(ctx, request)
+	if err != nil {
+		return fmt.Errorf("not carried out within %s; why is not known: %w", wait, err)
+	}
+	return fmt.Errorf("not carried out within %s: %s", wait, why)
 }
 
 // ask is not interrupted by the end of ctx: the request might be written already, and nobody would know which one to take back.

@@ -74,6 +74,8 @@ type Requests interface {
 	Ask(ctx context.Context, audit int64, verb Verb, t Target, by, reason string) (int64, error)
 	// Answer waits for the outcome of a request, until ctx ends. With no relay alive it is carried out on the spot.
 	Answer(ctx context.Context, request int64) (Answer, error)
+	// Delay tells for people why an open request is not carried out yet, as far as that is known.
+	Delay(ctx context.Context, request int64) (string, error)
 	// Withdraw takes a request back, for good. One that is answered already is not withdrawn: its answer is returned. Without such a request the error has CodeNotFound, and of
 	// one of a job CodeConflict.
 	Withdraw(ctx context.Context, request int64, by string) (a Answer, withdrawn bool, err error)

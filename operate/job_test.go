@@ -151,6 +151,8 @@ func (c *crowd) Ask(ctx context.Context, _ int64, _ Verb, _ Target, _, _ string)
 	return 1, ctx.Err()
 }
 
+func (c *crowd) Delay(context.Context, int64) (string, error) { return "nobody is there", nil }
+
 func (c *crowd) Withdraw(context.Context, int64, string) (Answer, bool, error) {
 	return c.late, c.withdrawn, c.failWithdraw
 }
@@ -357,7 +359,7 @@ func TestASingleRequestIsTakenBackWhenItsTimeIsOver(t *testing.T) {
 			code      Code
 			audit     string
 		}{
-			"in time":        {withdrawn: true, code: CodeUnavailable, audit: "restore event 1: the request was taken back, and nothing was changed: not carried out within 1m0s"},
+			"in time":        {withdrawn: true, code: CodeUnavailable, audit: "restore event 1: the request was taken back, and nothing was changed: not carried out within 1m0s: nobody is there"},
 			"too late":       {answer: Answer{Text: "restored"}, audit: "restored"},
 			"refused":        {answer: Answer{Problem: "it is not there"}, code: CodeConflict, audit: "restore event 1: it is not there"},
 			"nobody can say": {err: errors.New("no database"), code: CodeUnavailable},

@@ -217,6 +217,17 @@ func TestWhatBecomesOfSingleEvents(t *testing.T) {
 		wantOutcome(t, outcome, problem, step.want, step.parts...)
 	}
 	same(t, "parked keys", parkedKeys(t, s), nil)
+	for _, keeps := range []struct{ sql, want string }{
+		{`SELECT`, "it waits for its turn"},
+		{`INSERT INTO outbox.held_topic (source, owner, topic, code, reason) SELECT r.source, r.owner, 'b', 'UNKNOWN_TOPIC_OR_PARTITION', 'create it' FROM outbox.relay r`,
+			"a can publish nothing to its topic (UNKNOWN_TOPIC_OR_PARTITION: create it); when that is mended it goes out by itself"},
+		{`INSERT INTO outbox.pause (source, scope, topic, paused_by) SELECT id, 'topic', 'b', 'ann' FROM outbox.source`, "its topic is paused by ann; outbox resume lets it go on"},
+		{`WITH gone AS (DELETE FROM outbox.pause) UPDATE outbox.relay SET expires_at = clock_timestamp()`, "no relay is alive to publish it"},
+	} {
+		exec(t, db, keeps.sql)
+		outcome, problem := askedFor(t, db, s, c, VerbRetry, free, idle[1])
+		wantOutcome(t, outcome, problem, OutcomeRefused, "has not failed: "+keeps.want)
+	}
 	settle(t, s, idle[1:])
 	outcome, problem := askedFor(t, db, s, c, VerbSkip, free, idle[1])
 	wantOutcome(t, outcome, problem, OutcomeRefused, "is published since")

@@ -44,6 +44,27 @@ func TestARequestThatIsNotCarriedOutInTimeIsTakenBack(t *testing.T) {
 	}
 }
 
+// Whoever has waited in vain wants to know for what.
+func TestARequestThatIsNotCarriedOutSaysWhy(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	incident(t, db, "shop.a", 1)
+	alive(t, db)
+	s := newService(t, db)
+	for _, c := range []struct{ name, sql, want string }{
+		{"a busy key", "SELECT", "has its lane, and has not come to it: something of the key is on its way to Kafka, or another transaction has the row locked"},
+		{"an outage", "UPDATE outbox.relay SET silent_since = now() - interval '1 min'", "has its lane, and Kafka has not answered it since 20"},
+		{"a lane that nobody has", "UPDATE outbox.lane SET owner = NULL, expires_at = NULL", "no relay has its lane"},
+	} {
+		exec(t, db, c.sql)
+		_, err := s.Act(t.Context(), ann, skipKey(50*time.Millisecond))
+		if err == nil {
+			t.Fatalf("%s: it was carried out", c.name)
+		}
+		wantText(t, err, "not carried out within 50ms: ", c.want)
+	}
+}
+
 func TestAnInterruptedRequestIsTakenBack(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox/operate"
+	"github.com/outbox-relay/outbox/relay"
 )
 
 // Withdraw implements [operate.Requests].
@@ -36,6 +37,42 @@ UPDATE outbox.request SET done_at = clock_timestamp(), outcome = $3, error = $4 
 		err = fmt.Errorf("request %d of %s is open, and cannot be taken back", request, s.table)
 	}
 	return operate.Answer{Text: out.Text, Problem: out.Problem}, false, err
+}
+
+// Delay implements [operate.Requests].
+func (s *Store) Delay(ctx context.Context, request int64) (why string, err error) {
+	err = s.change(ctx, "look why a request is open", func(ctx context.Context, l survey) error {
+		var d operate.EventDetail
+		err := l.tx.QueryRow(ctx, `SELECT topic, partition_key FROM outbox.request WHERE source = $1::text::uuid AND id = $2::bigint`, l.row.id.String(), request).
+			Scan(&d.Topic, &d.PartitionKey)
+		if err != nil {
+			return fmt.Errorf("read request %d: %w", request, err)
+		}
+		why, err = l.delay(ctx, &d)
+		return err
+	})
+	return why, err
+}
+
+// delay says why nothing is done about the key of d by whoever has its lane.
+func (l survey) delay(ctx context.Context, d *operate.EventDetail) (string, error) {
+	d.Lane = relay.Lane(d.PartitionKey, l.row.lanes)
+	if err := l.addLane(ctx, d); err != nil {
+		return "", err
+	}
+	for _, find := range []func(context.Context, *operate.EventDetail) ([]operate.Reason, error){l.whyOutage, l.whyNobody} {
+		reasons, err := find(ctx, d)
+		if err != nil {
+			return "", err
+		}
+		if len(reasons) > 0 {
+			return reasons[0].Text, nil
+		}
+	}
+	if d.LaneOwner == "" {
+		return "relays of mode competing are alive, and this command has to wait for a row that one of them has locked", nil
+	}
+	return d.LaneOwner + " has its lane, and has not come to it: something of the key is on its way to Kafka, or another transaction has the row locked", nil
 }
 
 // ownRequest refuses a request that is not there, or that a job has to answer for.

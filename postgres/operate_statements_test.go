@@ -220,7 +220,7 @@ func deeds(s *Store) map[string]func(context.Context) error {
 		"PlanPrune":        func(ctx context.Context) error { _, err := s.PlanPrune(ctx, prune); return err },
 		"Prune":            func(ctx context.Context) error { _, err := s.Prune(ctx, prune, nil); return err },
 
-		"Answer": nil, "Ask": nil, "Await": nil, "AwaitSetLanes": nil, "Audit": nil, "CancelJob": nil, "Competing": nil, "EndAudit": nil, "EndJob": nil, "Jobs": nil, "Lanes": nil, "Parked": nil,
+		"Answer": nil, "Ask": nil, "Await": nil, "AwaitSetLanes": nil, "Audit": nil, "CancelJob": nil, "Competing": nil, "Delay": nil, "EndAudit": nil, "EndJob": nil, "Jobs": nil, "Lanes": nil, "Parked": nil,
 		"Pause": nil, "Pauses": nil, "Relays": nil, "ReportJob": nil, "Request": nil, "Resume": nil, "SeeJob": nil, "SetLanes": nil, "StandIn": nil, "StartAudit": nil, "StartJob": nil,
 		"Tally": nil, "Withdraw": nil,
 	}

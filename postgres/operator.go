@@ -206,6 +206,9 @@ SELECT done_at, coalesce(outcome, ''), coalesce(error, '') FROM outbox.request W
 	return out, true, nil
 }
 
+// standInName is what a command is called while it has the lanes; it has no version.
+const standInName = "operator"
+
 // standIn carries out the open requests when no relay is alive to do it: as the owner of the lanes, or beside relays that compete for rows. Of a parked
 // key nothing is in flight then.
 func (o *Operator) standIn(ctx context.Context, row sourceRow) error {
@@ -226,7 +229,7 @@ SELECT EXISTS (SELECT FROM outbox.lane WHERE source = $1 AND expires_at > clock_
 		return repeat(ctx, q.withoutLanes)
 	}
 	l := leases{db: o.db, row: row}
-	me := relay.Owner{ID: uuid.New(), Name: "operator"}
+	me := relay.Owner{ID: uuid.New(), Name: standInName}
 	claim, err := l.Claim(ctx, me, operatorTTL, relay.Claim{})
 	if err != nil {
 		return err

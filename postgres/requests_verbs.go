@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -278,7 +279,20 @@ type finding struct {
 	dead bool
 	// culprit is the event that the request's key is parked at; the zero Ref if it is not.
 	culprit relay.Ref
+	// kept says what keeps an event that has not failed, for people; "" when nothing is known to.
+	kept string
 }
+
+// keptSQL are the reasons why an event of the request u may wait although it has not failed, the most telling with the smallest n. A command that stands in for the relays is none.
+const keptSQL = `
+    SELECT 1 AS n, CASE scope WHEN 'source' THEN 'everything is' WHEN 'topic' THEN 'its topic is' ELSE 'its key is' END || ' paused by ' || paused_by || '; outbox resume lets it go on' AS text
+    FROM outbox.pause WHERE source = $1 AND (scope = 'source' OR scope = 'topic' AND topic = u.topic OR scope = 'key' AND key_hash = u.hash)
+    UNION ALL
+    SELECT 2, r.name || ' can publish nothing to its topic (' || h.code || ': ' || h.reason || '); when that is mended it goes out by itself'
+    FROM outbox.held_topic h JOIN outbox.relay r USING (source, owner) WHERE h.source = $1 AND h.topic = u.topic AND r.expires_at > clock_timestamp()
+    UNION ALL
+    SELECT 3, 'no relay is alive to publish it; start one (outbox relay)'
+    WHERE NOT EXISTS (SELECT FROM outbox.relay WHERE source = $1 AND expires_at > clock_timestamp() AND (name, version) <> ('` + standInName + `', ''))`
 
 // fill gives the requests that have no reply yet the one that what is found of their events suggests.
 func (b *batch) fill(ctx context.Context, tx pgx.Tx, rs []request, replies []reply, why func(finding) reply) error {
@@ -294,7 +308,7 @@ func (b *batch) fill(ctx context.Context, tx pgx.Tx, rs []request, replies []rep
 	rows, err := tx.Query(ctx, fmt.Sprintf(`
 SELECT u.n, u.id, u.event_id, t.id IS NOT NULL, coalesce(t.topic::text = u.topic AND t.partition_key::text = u.key, false), t.published_at,
     EXISTS (SELECT FROM outbox.dead_event d WHERE d.source = $1 AND d.id = u.id AND d.event_id = u.event_id),
-    coalesce(p.id, 0), coalesce(p.event_id, '%s')
+    coalesce(p.id, 0), coalesce(p.event_id, '%s'), coalesce((SELECT text FROM (`+keptSQL+`) k ORDER BY n LIMIT 1), '')
 FROM unnest($2::bigint[], $3::text[]::uuid[], $4::text[], $5::text[], $6::bytea[]) WITH ORDINALITY u(id, event_id, topic, key, hash, n)
 LEFT JOIN LATERAL (SELECT t.* FROM %s t WHERE t.id = u.id AND (t.event_id = u.event_id) IS TRUE LIMIT 1) t ON true
 LEFT JOIN outbox.parked_key p ON p.source = $1 AND p.key_hash = u.hash`, uuid.Nil, b.row.table.sql()),
@@ -304,7 +318,7 @@ LEFT JOIN outbox.parked_key p ON p.source = $1 AND p.key_hash = u.hash`, uuid.Ni
 	}
 	var n int
 	var w finding
-	_, err = pgx.ForEachRow(rows, []any{&n, &w.ref.ID, &w.ref.EventID, &w.inTable, &w.sameKey, &w.published, &w.dead, &w.culprit.ID, &w.culprit.EventID}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&n, &w.ref.ID, &w.ref.EventID, &w.inTable, &w.sameKey, &w.published, &w.dead, &w.culprit.ID, &w.culprit.EventID, &w.kept}, func() error {
 		replies[of[n-1]] = why(w)
 		return nil
 	})
@@ -332,7 +346,7 @@ func (w finding) whyNotRetried() reply {
 	case w.inTable && w.sameKey && w.culprit != relay.Ref{}:
 		return refused("event %s (id %d) stops nothing: it waits behind event %s (id %d), at which its key is parked: retry that one", w.ref.EventID, w.ref.ID, w.culprit.EventID, w.culprit.ID)
 	case w.inTable && w.sameKey:
-		return refused("event %s (id %d) has not failed: it waits for its turn", w.ref.EventID, w.ref.ID)
+		return refused("event %s (id %d) has not failed: %s", w.ref.EventID, w.ref.ID, cmp.Or(w.kept, "it waits for its turn"))
 	case w.dead:
 		return refused("event %s (id %d) is among the dead ones: restore it", w.ref.EventID, w.ref.ID)
 	}
