@@ -155,18 +155,20 @@ func (w watcher) run(ctx context.Context, fn func(context.Context, *pgx.Conn) er
 func readStatus(ctx context.Context, db runner, row sourceRow, limit int64) (Status, error) {
 	return glance(ctx, db, row, statusTimeout, func(ctx context.Context, tx pgx.Tx) (Status, error) {
 		st := Status{Table: row.table.String(), SourceID: row.id}
-		var errs [7]error
+		var errs [6]error
 		w, err := takeCensus(ctx, tx, row, limit)
+		if err != nil {
+			return st, err
+		}
 		st.Topics = w.topics
 		st.Backlog, errs[0] = w.backlog(ctx, tx, row)
-		errs[1] = err
-		st.Lanes, errs[2] = readLanes(ctx, tx, row.id)
-		st.Relays, errs[3] = readRelays(ctx, tx, row.id)
-		st.LastPublished, errs[4] = readLastPublished(ctx, tx, row)
-		errs[5] = tx.QueryRow(ctx, `
+		st.Lanes, errs[1] = readLanes(ctx, tx, row.id)
+		st.Relays, errs[2] = readRelays(ctx, tx, row.id)
+		st.LastPublished, errs[3] = readLastPublished(ctx, tx, row)
+		errs[4] = tx.QueryRow(ctx, `
 SELECT now(), coalesce(first_published_at, '0001-01-01 00:00:00+00') FROM outbox.source WHERE id = $1`, row.id).
 			Scan(&st.At, &st.FirstPublished)
-		st.Pauses, errs[6] = w.pauses(ctx, tx, row)
+		st.Pauses, errs[5] = w.pauses(ctx, tx, row)
 		return st, firstError(errs[:]...)
 	})
 }
