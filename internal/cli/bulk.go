@@ -214,10 +214,9 @@ func (a *app) printReport(r operate.Report, err error, asJSON bool) error {
 	if err != nil && r.Job == 0 {
 		return err
 	}
+	var printed error
 	if asJSON {
-		if encodeErr := a.encode(r); encodeErr != nil {
-			return encodeErr
-		}
+		printed = a.encode(r)
 	} else {
 		a.sayReport(r)
 	}
@@ -227,7 +226,7 @@ func (a *app) printReport(r operate.Report, err error, asJSON bool) error {
 	case r.Failed+r.NotFound+r.Untouched > 0:
 		return &quietError{}
 	}
-	return nil
+	return printed
 }
 
 func (a *app) sayReport(r operate.Report) {

@@ -14,10 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"golang.org/x/term"
-
-	"github.com/outbox-relay/outbox/internal/config"
 )
 
 // app is what every command needs of its surroundings.
@@ -90,20 +87,11 @@ key stay in commit order, and one bad event stops at most its key.
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		var invalid *pflag.InvalidValueError
-		if errors.As(err, &invalid) {
-			f := invalid.GetFlag()
-			err = fmt.Errorf("--%s %q: want %s", f.Name, invalid.GetValue(), wanted(f))
-		}
-		var unknown *pflag.NotExistError
-		if errors.As(err, &unknown) && unknown.GetSpecifiedName() == "lanes" {
-			err = fmt.Errorf("%w: %s", err, config.LanesAdvice)
-		}
-		return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
-	})
+	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(a.demo(), a.relay(), a.migrate(), a.status(), a.doctor(), a.events(), a.keys(), a.topics(), a.lanes(), a.relays(), a.pause(), a.resume(), a.replay(), a.prune(), a.jobs(), a.audit(), a.version())
-	noArgsAreUsage(root)
+	root.SetHelpCommand(a.help())
+	addCompletion(root)
+	argumentsAreUsage(root)
 	exitCodesInHelp(root)
 	return root
 }
@@ -119,37 +107,8 @@ func exitCodesInHelp(cmd *cobra.Command) {
 	cmd.Long = cmp.Or(cmd.Long, cmd.Short+".") + "\n\n" + exitCodesHelp
 }
 
-// noArgsAreUsage makes a wrong number of arguments a usage error of every command.
-func noArgsAreUsage(cmd *cobra.Command) {
-	check := cmd.Args
-	if check == nil {
-		check = cobra.NoArgs
-	}
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 && cmd.HasAvailableSubCommands() {
-			return &usageError{unknownCommand(cmd, args[0])}
-		}
-		if err := check(cmd, args); err != nil {
-			return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
-		}
-		return nil
-	}
-	for _, sub := range cmd.Commands() {
-		noArgsAreUsage(sub)
-	}
-}
-
 // collects is the annotation of a command that reads the environment itself, to report what is wrong there with everything else.
 const collects = "collects"
-
-func unknownCommand(cmd *cobra.Command, name string) error {
-	cmd.SuggestionsMinimumDistance = 2
-	advice := "see " + cmd.CommandPath() + " --help"
-	if near := cmd.SuggestionsFor(name); len(near) > 0 {
-		advice = "did you mean " + cmd.CommandPath() + " " + config.Alternatives(near) + "?"
-	}
-	return fmt.Errorf("unknown command %q for %q; %s", name, cmd.CommandPath(), advice)
-}
 
 // logger writes text to a terminal and JSON to anything else; out is stderr or stands before it.
 func (a *app) logger(out io.Writer, level slog.Level) *slog.Logger {

@@ -58,7 +58,7 @@ func (e *usageError) Unwrap() error { return e.err }
 type configError struct{ err error }
 
 func (e *configError) Error() string {
-	text := e.err.Error()
+	text := strings.TrimPrefix(e.err.Error(), "configuration: ")
 	if strings.Contains(text, "\n") {
 		return "configuration:\n  " + strings.ReplaceAll(text, "\n", "\n  ")
 	}
@@ -72,11 +72,17 @@ type quietError struct{}
 
 func (e *quietError) Error() string { return "failed" }
 
-// isQuiet tells that there is nothing more to say, or that nobody listens: the reader of stdout, such as head, has gone.
+// isQuiet tells that there is nothing more to say.
 func isQuiet(err error) bool {
-	var quiet *quietError
-	var path *fs.PathError
-	return errors.As(err, &quiet) || errors.As(err, &path) && path.Op == "write" && errors.Is(err, syscall.EPIPE)
+	_, quiet := errors.AsType[*quietError](err)
+	return quiet || isDeserted(err)
+}
+
+// isDeserted tells that nobody listens: the reader of stdout, such as head, has what it wanted and has gone. That is no failure, unless there is another.
+func isDeserted(err error) bool {
+	_, quiet := errors.AsType[*quietError](err)
+	path, ok := errors.AsType[*fs.PathError](err)
+	return !quiet && ok && path.Op == "write" && errors.Is(path, syscall.EPIPE)
 }
 
 // errorObject is how an error is printed on stderr where JSON was asked for.
@@ -108,7 +114,7 @@ func (a *app) sayError(err error) {
 		// Nobody could be told of an error here.
 		_ = encodeTo(a.stderr, object)
 	default:
-		fmt.Fprintf(a.stderr, "outbox: %s\n", plainText(err.Error()))
+		fmt.Fprintf(a.stderr, "outbox: %s\n", plainText(strings.TrimPrefix(err.Error(), "outbox: ")))
 	}
 }
 
@@ -178,6 +184,8 @@ func exitCode(err error) int {
 	var usage *usageError
 	var config *configError
 	switch {
+	case isDeserted(err):
+		return exitOK
 	case errors.As(err, &usage):
 		return exitUsage
 	case errors.As(err, &config), errors.Is(err, relay.ErrConfiguration):

@@ -46,14 +46,14 @@ func (a *app) pauseVerb(verb operate.Verb, short, long, example string) *cobra.C
 		cmd.AddCommand(a.pauseList())
 	}
 	cmd.AddCommand(
-		a.pauseScope(verb, "relay", "everything: all relays of the source", operate.ScopeSource, 0),
-		a.pauseScope(verb, "topic TOPIC", "one topic", operate.ScopeTopic, 1),
-		a.pauseScope(verb, "key TOPIC KEY", "one key: a topic and a partition key", operate.ScopeKey, 2),
+		a.pauseScope(verb, "relay", "everything: all relays of the source", operate.ScopeSource),
+		a.pauseScope(verb, "topic TOPIC", "one topic", operate.ScopeTopic, "TOPIC"),
+		a.pauseScope(verb, "key TOPIC KEY", "one key: a topic and a partition key", operate.ScopeKey, "TOPIC", "KEY"),
 	)
 	return cmd
 }
 
-func (a *app) pauseScope(verb operate.Verb, use, what, scope string, args int) *cobra.Command {
+func (a *app) pauseScope(verb operate.Verb, use, what, scope string, args ...string) *cobra.Command {
 	f := &pauseFlags{}
 	examples := map[string]string{
 		operate.ScopeSource: "relay --reason \"the cluster is being moved\"",
@@ -64,7 +64,7 @@ func (a *app) pauseScope(verb operate.Verb, use, what, scope string, args int) *
 		Use:     use,
 		Short:   titled(string(verb)) + " " + what,
 		Example: "  outbox " + string(verb) + " " + examples[scope],
-		Args:    cobra.ExactArgs(args),
+		Args:    arguments(args...),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s := operate.Scope{Kind: scope}
 			if len(args) > 0 {

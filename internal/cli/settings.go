@@ -145,6 +145,9 @@ func (t target) parse(env environment) (*pgxpool.Config, error) {
 	return cfg, nil
 }
 
+// attempted is how the driver puts the cause behind what it was about to do.
+var attempted = regexp.MustCompile(`^failed to [^(]*\((.*)\)$`)
+
 // unparsable leaves out the connection string, which the driver repeats: it finds a password there in most forms, not in all.
 func (t target) unparsable(err error) error {
 	name, reason := t.urlName, err.Error()
@@ -154,6 +157,11 @@ func (t target) unparsable(err error) error {
 	if end := strings.LastIndex(reason, "`: "); end >= 0 {
 		reason = reason[end+len("`: "):]
 	}
+	// What the driver was about to do, and which function of its language failed, is nobody's business here.
+	if inner := attempted.FindStringSubmatch(reason); inner != nil {
+		reason = inner[1]
+	}
+	reason = strings.ReplaceAll(reason, "strconv.ParseInt: parsing ", "")
 	return config.Wrong(t.typed, fmt.Errorf("%s: %s; want postgres://user@host:5432/database", name, reason))
 }
 
