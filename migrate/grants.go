@@ -12,31 +12,17 @@ func Grants(config Config, role string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return comment("What a relay of %s needs, for role %s.", s.table, quote(role)) + "\n" + s.relayRights(role), nil
+	return comment("What a relay of %s needs, for role %s.", s.table, quote(role)) + "\n" + s.relayGrants(role), nil
 }
 
-func (s settings) relayRights(role string) string {
-	to, table := quote(role), s.table.SQL()
-	lines := []string{
-		grant("USAGE", "SCHEMA "+quote(s.table.Schema), to),
-		grant("SELECT, UPDATE (published_at)", table, to),
-		s.grantSequence("SELECT", role),
-	}
-	if s.Delete {
-		lines = append(lines, grant("DELETE", table, to))
-	}
-	lines = append(lines,
-		grant("USAGE", "SCHEMA outbox", to),
-		grant("SELECT", "outbox.migration", to),
-		grant("SELECT, UPDATE (first_published_at, last_published_at)", "outbox.source", to),
-		grant("SELECT, UPDATE", "outbox.lane", to),
-		grant("SELECT, INSERT, UPDATE, DELETE", "outbox.relay, outbox.parked_key, outbox.held_topic, outbox.failure, outbox.dead_event", to),
-		grant("SELECT, UPDATE (done_at, outcome, error)", "outbox.request", to),
-		grant("SELECT", "outbox.pause, outbox.job", to),
-		grant("SELECT, INSERT, UPDATE", "outbox.retention", to),
-	)
-	if s.Delete {
-		lines = append(lines, grant("SELECT, DELETE", "outbox.audit, outbox.job, outbox.request", to))
+// relayGrants are the statements for a role. The sequence comes behind the table that it belongs to.
+func (s settings) relayGrants(role string) string {
+	var lines []string
+	for i, r := range s.relayRights() {
+		lines = append(lines, r.grantTo(quote(role)))
+		if i == 1 {
+			lines = append(lines, s.grantSequence("SELECT", role))
+		}
 	}
 	return strings.Join(lines, "\n") + "\n"
 }
@@ -48,7 +34,7 @@ func GrantsOperator(config Config, role string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return comment("What an operator of %s needs, for role %s.", s.table, quote(role)) + "\n" + s.relayRights(role) +
+	return comment("What an operator of %s needs, for role %s.", s.table, quote(role)) + "\n" + s.relayGrants(role) +
 		grant("INSERT", "outbox.request", quote(role)) + "\n" +
 		grant("SELECT, INSERT, UPDATE", "outbox.audit, outbox.job", quote(role)) + "\n" +
 		grant("INSERT, DELETE", "outbox.pause", quote(role)) + "\n", nil

@@ -93,6 +93,8 @@ SELECT attname::text FROM pg_attribute WHERE attrelid = to_regclass($1) AND attn
 func (s *Store) refusal(ctx context.Context, err error, what string, limit time.Duration) error {
 	var refused *operate.Error
 	switch {
+	case code(err) == "42501":
+		return lacksRight(s.pool, s.table, fmt.Sprintf("%s of %s", what, s.table), err, "--operator")
 	case errors.As(err, &refused):
 		return err
 	case code(err) == "57014" && ctx.Err() == nil, errors.Is(err, context.DeadlineExceeded):
@@ -104,9 +106,6 @@ func (s *Store) refusal(ctx context.Context, err error, what string, limit time.
 	case code(err) == "42P01" || code(err) == "42703":
 		return &operate.Error{Code: operate.CodeUnavailable, Text: fmt.Sprintf(
 			"%s of %s: the schema outbox is older than this program; run: outbox migrate up", what, s.table), Err: err}
-	case code(err) == "42501":
-		return &operate.Error{Code: operate.CodeUnavailable, Text: fmt.Sprintf(
-			"%s of %s: the role's rights are printed by: outbox migrate grants --operator --table %s", what, s.table, s.table), Err: misconfigured{err}}
 	}
 	return &operate.Error{Code: operate.CodeUnavailable, Text: fmt.Sprintf("%s of %s", what, s.table), Err: mark(err)}
 }

@@ -270,6 +270,9 @@ func leave(l *leases, claim relay.Claim) error {
 
 func (o *Operator) source(ctx context.Context) (sourceRow, error) {
 	row, err := readSource(ctx, o.pool, o.table)
+	if code(err) == "42501" {
+		return sourceRow{}, lacksRight(o.pool, o.table, fmt.Sprintf("%s: read outbox.source", o.table), err, "--operator")
+	}
 	if err != nil {
 		return sourceRow{}, fmt.Errorf("%s: %w", o.table, err)
 	}

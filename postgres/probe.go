@@ -112,7 +112,7 @@ FROM outbox.source WHERE table_schema = $1 AND table_name = $2`,
 	case errors.Is(err, pgx.ErrNoRows), code(err) == "42P01", code(err) == "3F000":
 		return sourceRow{}, unknownTable(ctx, q, table)
 	case code(err) == "42501":
-		return sourceRow{}, misconfigured{fmt.Errorf("read outbox.source: %w; the role's rights are printed by: outbox migrate grants --table %s", err, table)}
+		return sourceRow{}, lacksRight(q, table, "read outbox.source", err)
 	case err != nil:
 		return sourceRow{}, mark(fmt.Errorf("read outbox.source: %w", err))
 	case delivery != "at-least-once":

@@ -206,7 +206,7 @@ func checkPruneRights(ctx context.Context, pool *pgxpool.Pool, row sourceRow, re
 SELECT current_user::text, array(SELECT t FROM unnest($1::text[]) t WHERE NOT (has_table_privilege(t::regclass, 'DELETE') AND has_table_privilege(t::regclass, 'SELECT'))
     UNION ALL SELECT 'outbox.retention' WHERE NOT has_table_privilege('outbox.retention'::regclass, 'INSERT'))`, tables).Scan(&role, &missing)
 	if err != nil {
-		return fmt.Errorf("look at the rights to prune %s: %w", row.table, pruneTrouble(err, row))
+		return fmt.Errorf("look at the rights to prune %s: %w", row.table, pruneTrouble(pool, err, row))
 	}
 	if len(missing) > 0 {
 		return lacksRights(row, role, missing)

@@ -74,7 +74,7 @@ func noteRetention(ctx context.Context, db executor, row sourceRow, deleted int6
 INSERT INTO outbox.retention AS r (source, owner, name, expires_at, pruned, pruned_at) VALUES ($1, $2, 'outbox prune', '-infinity', $3, clock_timestamp())
 ON CONFLICT (source) DO UPDATE SET pruned = r.pruned + excluded.pruned, pruned_at = excluded.pruned_at`, row.id, uuid.Nil, deleted)
 	if err != nil {
-		return fmt.Errorf("write down that %s is pruned: %w", row.table, pruneTrouble(err, row))
+		return fmt.Errorf("write down that %s is pruned: %w", row.table, pruneTrouble(db, err, row))
 	}
 	return nil
 }

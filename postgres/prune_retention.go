@@ -171,7 +171,7 @@ func (r *Retention) turn(ctx context.Context) (caughtUp bool, err error) {
 	}
 	other, err := r.me.claim(ctx, r.operator.pool, row, r.cfg.Rules)
 	if err != nil {
-		return true, fmt.Errorf("become the one that deletes: %w", pruneTrouble(err, row))
+		return true, fmt.Errorf("become the one that deletes: %w", pruneTrouble(r.operator.pool, err, row))
 	}
 	r.role(other)
 	if other != "" {

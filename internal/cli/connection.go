@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outbox-relay/outbox/internal/config"
+	"github.com/outbox-relay/outbox/operate"
 	"github.com/outbox-relay/outbox/postgres"
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -39,6 +40,9 @@ func explain(err error) error {
 	case errors.As(err, &publish) && publish.Code == unknownTopic && !strings.Contains(err.Error(), "--create-topics"):
 		return hinted(err, "with --create-topics the relay makes missing topics itself")
 	}
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == insufficientPrivilege && operate.CodeOf(err) != operate.CodeForbidden {
+		return &configError{&operate.Error{Code: operate.CodeForbidden, Text: hinted(err, "outbox doctor says which rights the role lacks, and what gives them").Error()}}
+	}
 	if trouble, found := postgres.FindPoolerTrouble(err); found && !strings.Contains(err.Error(), trouble.Remedy) {
 		err = hinted(err, trouble.Remedy)
 		if trouble.Lasting {
@@ -55,6 +59,9 @@ func suitPoolers(cc *pgx.ConnConfig) {
 	maps.DeleteFunc(cc.RuntimeParams, func(name, _ string) bool { return strings.EqualFold(name, "datestyle") })
 	cc.RuntimeParams["datestyle"] = "ISO"
 }
+
+// insufficientPrivilege is what the server calls a right that is missing.
+const insufficientPrivilege = "42501"
 
 const unknownTopic = "UNKNOWN_TOPIC_OR_PARTITION"
 
@@ -119,7 +126,7 @@ func refusedByServer(c *pgconn.ConnectError) (text, hint string, config bool) {
 			}
 		}
 	}
-	for _, code := range []string{"28P01", "3D000", "28000"} {
+	for _, code := range []string{"28P01", "3D000", "28000", insufficientPrivilege} {
 		if pg := refusals[code]; pg != nil {
 			return pg.Message, remedy(c.Config, pg), true
 		}
@@ -145,6 +152,8 @@ func remedy(c *pgconn.Config, pg *pgconn.PgError) string {
 		return wrongPassword
 	case pg.Code == "3D000":
 		return fmt.Sprintf("create it (createdb %s), or name another one in DATABASE_URL or PGDATABASE", c.Database)
+	case pg.Code == insufficientPrivilege:
+		return fmt.Sprintf("as the owner of the database run: GRANT CONNECT ON DATABASE %s TO %s", pgx.Identifier{c.Database}.Sanitize(), pgx.Identifier{c.User}.Sanitize())
 	case strings.Contains(pg.Message, "no encryption"):
 		return "the server wants TLS, or has no rule for this user and database in pg_hba.conf: try sslmode=require"
 	}

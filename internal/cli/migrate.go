@@ -1,14 +1,17 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 
+	"github.com/outbox-relay/outbox/internal/advice"
 	"github.com/outbox-relay/outbox/migrate"
+	"github.com/outbox-relay/outbox/operate"
 )
 
 type migrateFlags struct {
@@ -58,6 +61,9 @@ needs the rights of the table's owner, and to create the schema outbox.`,
 			return a.withConn(cmd, &f.database, func(c *pgx.Conn) error {
 				f.cfg.Table = f.table
 				result, err := migrate.Up(cmd.Context(), c, f.cfg)
+				if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == insufficientPrivilege {
+					err = &configError{&operate.Error{Code: operate.CodeForbidden, Text: hinted(err, "connect as the owner of the table, who may create the schema outbox: GRANT CREATE ON DATABASE … lets a role do that").Error()}}
+				}
 				if err != nil {
 					return err
 				}
@@ -201,15 +207,7 @@ func upCommand(t migrate.Table) string {
 	if t == (migrate.Table{Schema: "public", Name: "outbox_event"}) {
 		return "outbox migrate up"
 	}
-	return "outbox migrate up --table " + shellWord(t.String())
-}
-
-// shellWord quotes what a shell would take apart.
-func shellWord(s string) string {
-	if strings.ContainsAny(s, " \t\n\"'`$\\*?[]{}()<>|&;!~#") {
-		return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
-	}
-	return s
+	return "outbox migrate up --table " + advice.Word(t.String())
 }
 
 func (a *app) migrateGrants() *cobra.Command {
@@ -253,7 +251,7 @@ psql does not read DATABASE_URL by itself.`,
 	f.tableFlag(cmd)
 	cmd.Flags().StringVar(&f.role, "role", "", "the role's `name`")
 	cmd.Flags().BoolVar(&f.cfg.Delete, "delete", false, "with the right to delete rows: for --settle delete, and to skip events")
-	cmd.Flags().BoolVar(&operator, "operator", false, "the rights of a person who runs outbox status and outbox keys instead")
+	cmd.Flags().BoolVar(&operator, "operator", false, "the rights of a person who runs the other commands instead")
 	cmd.Flags().BoolVar(&writer, "writer", false, "the rights of a service that writes events instead")
 	return cmd
 }

@@ -40,15 +40,15 @@ type Finding struct {
 
 // Report is the outcome of an examination.
 type Report struct {
+	// Ready tells that there is no error among the findings.
+	Ready bool `json:"ready"`
+	// LookedAt is what was examined, and NotLookedAt what else a relay needs.
+	LookedAt    []string `json:"looked_at"`
+	NotLookedAt []string `json:"not_looked_at"`
 	// Findings has errors first.
 	Findings []Finding `json:"findings"`
 	// Sound are the things that were looked at and are as they should be, in the order in which they were looked at.
 	Sound []string `json:"sound"`
-}
-
-// Failed tells that there is an error among the findings.
-func (r Report) Failed() bool {
-	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == Error })
 }
 
 // add takes in what a check has found; nothing means that its subject is sound.
@@ -63,7 +63,7 @@ func (r *Report) add(subject string, found []Finding) {
 // Examine looks at the database behind the pool and at the table, which has the form of [migrate.Config]. The pool's connections must prepare nothing, and it
 // must allow two of them. It ends early, with an error, when the database does not answer.
 func Examine(ctx context.Context, pool *pgxpool.Pool, table string) (Report, error) {
-	r := Report{Findings: []Finding{}, Sound: []string{}}
+	r := Report{Findings: []Finding{}, Sound: []string{}, LookedAt: []string{"database"}, NotLookedAt: []string{"kafka"}}
 	vital, err := postgres.ReadVital(ctx, pool)
 	if err != nil {
 		return r, err
@@ -74,12 +74,21 @@ func Examine(ctx context.Context, pool *pgxpool.Pool, table string) (Report, err
 		return r, err
 	}
 	r.add("nothing between client and server gets in the way of prepared statements", between)
-	found, err := schema(ctx, pool, table)
+	lacking, err := rights(ctx, pool, table)
 	if err != nil {
 		return r, err
 	}
-	r.add("schema, table and source are as the relay needs them", found)
+	r.add("the role has the rights of a relay", lacking)
+	found, err := schema(ctx, pool, table)
+	// Without a right the state cannot be read; which right that is stands above.
+	if err != nil && (len(lacking) == 0 || !lacksRight(err)) {
+		return r, err
+	}
+	if err == nil {
+		r.add("schema, table and source are as the relay needs them", found)
+	}
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return rank(a) - rank(b) })
+	r.Ready = !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == Error })
 	return r, nil
 }
 
