@@ -37,6 +37,8 @@ type Config struct {
 	Table string
 	// Settle says what becomes of a published row: Mark (default) or Delete.
 	Settle SettleMode
+	// Moves tells that the relay's policies move events that cannot be published to outbox.dead_event: [Source.Open] then warns where the role may not delete rows.
+	Moves bool
 	// ApplicationName is shown in pg_stat_activity for the source's own connections. Default: outbox-relay.
 	ApplicationName string
 	// Logger receives what no method returns, such as a changed condition of the table. Default: slog.Default().

@@ -50,3 +50,9 @@ func roleOf(q any) string {
 	}
 	return "…"
 }
+
+// movesInVain warns of a policy that the role may not carry out, before an event needs it.
+func movesInVain(table tableName, role string) string {
+	return fmt.Sprintf("The role %s may not delete from %s, and a policy moves events that cannot be published out of it: their keys will be parked instead; "+
+		"as the owner of the table run what this prints: %s.", role, table, advice.Grants(table.String(), role, "--delete"))
+}

@@ -42,8 +42,8 @@ type probe struct {
 	warnings []string
 	// pooled tells that the backend changes behind the connection, so that no backend can be called one's own.
 	pooled bool
-	// indexed tells that the index for what is unpublished is there.
-	indexed bool
+	// indexed tells that the index for what is unpublished is there, canDelete that the role may delete rows.
+	indexed, canDelete bool
 }
 
 // errReadOnly is what a standby says, and a server that was told to refuse writing.
@@ -85,6 +85,7 @@ func inspect(ctx context.Context, conn *pgx.Conn, table tableName, mode SettleMo
 	}
 	p.row.aggregates = scope == relay.ScopeAggregate
 	p.row.headers, p.row.sequence, p.row.partitioned, p.indexed = shape.headers, shape.sequence, shape.partitioned, shape.indexed
+	p.canDelete = shape.canDelete
 	session, err := readSession(ctx, conn)
 	if err != nil {
 		return probe{}, err

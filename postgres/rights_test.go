@@ -141,6 +141,27 @@ func TestOpenNamesTheMissingRight(t *testing.T) {
 	}
 }
 
+func TestOpenWarnsOfAPolicyThatTheRoleMayNotCarryOut(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	least := leastRights(t, db, Config{})
+	role := least.Config().ConnConfig.User
+	warnings := func(cfg Config) []string {
+		info, err := newSource(t, least, cfg).Open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Warnings
+	}
+	same(t, "warnings where nothing is moved", len(warnings(Config{})), 0)
+	got := warnings(Config{Moves: true})
+	if len(got) != 1 || !strings.HasSuffix(got[0], "outbox migrate grants --table public.outbox_event --role "+role+" --delete.") {
+		t.Errorf("warnings %q", got)
+	}
+	exec(t, db, "GRANT DELETE ON TABLE outbox_event TO "+role)
+	same(t, "warnings with the right", len(warnings(Config{Moves: true})), 0)
+}
+
 func TestTheOperatorNeedsNoMoreThanTheRelayAndToAsk(t *testing.T) {
 	t.Parallel()
 	db, s, c, _ := stopped(t)

@@ -113,6 +113,9 @@ func (s *Source) begin(ctx context.Context) (*opened, []string, error) {
 	var found probe
 	err := s.lease.run(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
 		found, err = inspect(ctx, conn, s.table, s.cfg.Settle, s.scope)
+		if err == nil && s.cfg.Moves && !found.canDelete {
+			found.warnings = append(found.warnings, movesInVain(s.table, roleOf(conn)))
+		}
 		return err
 	})
 	if err != nil {

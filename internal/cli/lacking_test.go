@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/outbox-relay/outbox/internal/pgtest"
 )
@@ -88,4 +89,30 @@ func TestARightThatIsMissingForOneTableIsNamed(t *testing.T) {
 		}
 		db.Exec(t, grants.out)
 	}
+}
+
+// A policy that the relay's role may not carry out is said when the relay starts, and not when the first event fails.
+func TestARelayWarnsOfAPolicyWithoutTheRightToDelete(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	role, address := newRole(t, db)
+	env := []string{"DATABASE_URL=" + address, "KAFKA_BROKERS=" + strings.Join(brokersOf(t), ",")}
+	db.Exec(t, runWith(t, env, "migrate", "grants", "--role", role).out)
+	const warning = "may not delete from public.outbox_event, and a policy moves events"
+	for policy, want := range map[string]bool{"park": false, "skip": true, "orders.*=dead-letter": true} {
+		got := runWith(t, env, "relay", "--once", "--on-failure", policy)
+		if got.code != exitOK || strings.Contains(got.errs, warning) != want || want && !strings.Contains(got.errs, "--role "+role+" --delete") {
+			t.Errorf("--on-failure %s: %d %s", policy, got.code, got.errs)
+		}
+	}
+}
+
+func brokersOf(t *testing.T) []string {
+	t.Helper()
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	return cluster.ListenAddrs()
 }

@@ -190,6 +190,9 @@ func (p *part) postgres(log *slog.Logger) postgres.Config {
 	if p.cfg.Settle == "delete" {
 		cfg.Settle = postgres.Delete
 	}
+	// What is wrong with them is said where the engine is made.
+	policies, _ := p.policies()
+	cfg.Moves = slices.ContainsFunc(policies, func(policy relay.Policy) bool { return policy.OnFailure != relay.Park })
 	return cfg
 }
 
