@@ -134,6 +134,9 @@ func (s *Service) mayOvertake(ctx context.Context, act Action, t Target) error {
 	if len(notes) == 0 {
 		return nil
 	}
+	if again := t.meetsAgain(act.Verb); again != "" {
+		notes = append(notes, again)
+	}
 	return &Error{Code: CodeUnconfirmed, Text: "event " + act.Event.String() + ": " + strings.Join(notes, "; "), Err: &Unconfirmed{Plan{Count: 1, Topics: []TopicCount{{t.Topic, 1}}, Notes: notes}}}
 }
 
@@ -175,7 +178,10 @@ func (s *Service) carryOut(ctx context.Context, a Actor, act Action, t Target, a
 	case answer.Problem != "":
 		return "", false, act.refuse(CodeConflict, "%s", answer.Problem)
 	}
-	return answer.Text + t.meetsAgain(act.Verb), false, nil
+	if again := t.meetsAgain(act.Verb); again != "" {
+		answer.Text += "; " + again
+	}
+	return answer.Text, false, nil
 }
 
 // late says that a request was not carried out in time, and why, if that can be known.
@@ -201,7 +207,7 @@ func (t Target) meetsAgain(v Verb) string {
 	if v != VerbRestore || !t.failed() {
 		return ""
 	}
-	return "; it was given up for " + t.Code + ": if the cause is still there it fails again"
+	return "it was given up for " + t.Code + ": if the cause is still there it fails again, and its key stops"
 }
 
 // takeBack withdraws a request that nobody waits for any more, so that it surprises nobody later. It may be too late: then the answer counts.

@@ -314,7 +314,7 @@ func (b Bulk) notes() []string {
 		}
 		return notes
 	case VerbSkip, VerbDead:
-		return []string{"the events are kept in outbox.dead_event; outbox events restore puts them back"}
+		return []string{"the events are kept in outbox.dead_event; outbox events restore puts them back, and one that had failed, such as for MESSAGE_TOO_LARGE, fails again then unless its cause is mended"}
 	}
 	return nil
 }

@@ -413,6 +413,17 @@ func TestARestoreWarnsOfWhatFailsAgain(t *testing.T) {
 				t.Errorf("%q: %q, %v", code, text, err)
 			}
 		})
+		// Whoever is asked is told so before he answers.
+		_, err := serviceOf(t, &crowd{overtaken: OvertakenYes, code: code}).Act(t.Context(), ann, Action{Verb: VerbRestore, Event: Ref{ID: 1}})
+		plan, asked := PlanOf(err)
+		if !asked || strings.Contains(err.Error(), "fails again") != warns || strings.Contains(fmt.Sprint(plan.Notes), "fails again") != warns {
+			t.Errorf("%q: asked by %v, %q", code, err, plan.Notes)
+		}
+	}
+	for _, verb := range []Verb{VerbSkip, VerbDead} {
+		if notes := fmt.Sprint((Bulk{Verb: verb, Events: &EventFilter{}}).notes()); !strings.Contains(notes, "fails again then unless its cause is mended") {
+			t.Errorf("%s: notes %s", verb, notes)
+		}
 	}
 	if !strings.Contains(fmt.Sprint((Bulk{Verb: VerbRestore, Events: &EventFilter{}}).notes()), "fails again") {
 		t.Error("a filter that may find such events warns of nothing")

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -88,14 +87,14 @@ func (s *Service) overtaken(ctx context.Context, b Bulk, count int64) (Overtaken
 	return found, nil
 }
 
-// notes say it for people.
+// notes say it for people, but for the keys by their names: those are in Named.
 func (o OvertakenEvents) notes() []string {
 	if o.Events == 0 && o.Unknown == 0 {
 		return []string{"no newer event of their keys is published: they go out in their places"}
 	}
 	var notes []string
 	if o.Events > 0 {
-		notes = append(notes, fmt.Sprintf("newer events of their keys are published already for %d of these events, of %s: restored, they come behind them: %s", o.Events, o.keys(), o.named()))
+		notes = append(notes, fmt.Sprintf("newer events of their keys are published already for %d of these events, of %s: restored, they come behind them", o.Events, o.keys()))
 	}
 	if o.Unknown > 0 {
 		notes = append(notes, fmt.Sprintf("newer events of their keys may be published already for %d more; there are too many newer rows to look through. Restored, they would come behind them", o.Unknown))
@@ -111,16 +110,4 @@ func (o OvertakenEvents) keys() string {
 		return "1 key"
 	}
 	return fmt.Sprintf("%d keys", o.Keys)
-}
-
-func (o OvertakenEvents) named() string {
-	names := make([]string, len(o.Named))
-	for i, k := range o.Named {
-		names[i] = fmt.Sprintf("%d of key %q of topic %s", k.Count, k.PartitionKey, k.Topic)
-	}
-	text := strings.Join(names, ", ")
-	if more := o.Keys - int64(len(o.Named)); more > 0 {
-		text += fmt.Sprintf(" and %d more keys", more)
-	}
-	return text
 }

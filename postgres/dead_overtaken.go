@@ -20,6 +20,17 @@ const (
 	OvertakenUnknown
 )
 
+// place is where an event goes out that nothing stops.
+func (o Overtaken) place() string {
+	switch o {
+	case OvertakenYes:
+		return " goes out behind newer events of its key, which are published already"
+	case OvertakenUnknown:
+		return " goes out, behind those newer events of its key that are published already, if there are any: there were too many rows to look through"
+	}
+	return " goes out in its place"
+}
+
 // sentence goes at the end of an outcome.
 func (o Overtaken) sentence() string {
 	switch o {

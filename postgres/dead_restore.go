@@ -132,14 +132,15 @@ func (b *batch) judge(r request, d remains) reply {
 				name, c.name, b.row.table.sql(), pgx.Identifier{c.name}.Sanitize())
 		}
 	}
-	outcome := "restored: " + name + " goes out in its place"
+	overtaken := b.overtaken[d.ref]
+	outcome := "restored: " + name + overtaken.place()
 	if d.parkedAt != (relay.Ref{}) {
-		outcome = fmt.Sprintf("restored: %s waits in its place until its key, which is parked at event %s (id %d), goes on", name, d.parkedAt.EventID, d.parkedAt.ID)
+		outcome = fmt.Sprintf("restored: %s waits in its place until its key, which is parked at event %s (id %d), goes on%s", name, d.parkedAt.EventID, d.parkedAt.ID, overtaken.sentence())
 	}
 	if d.letter != "" {
 		outcome += "; it is in the dead-letter topic " + d.letter + ", too"
 	}
-	return reply{outcome: outcome + b.overtaken[d.ref].sentence(), changed: true}
+	return reply{outcome: outcome, changed: true}
 }
 
 // without returns the keys that are no columns.

@@ -3,6 +3,7 @@ package postgres
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -114,7 +115,10 @@ func TestARestoreSaysWhenNewerEventsAreOut(t *testing.T) {
 	askedFor(t, db, s, c, VerbDead, orders, refs[0])
 	settle(t, s, refs[1:])
 	outcome, _ = askedFor(t, db, s, c, VerbRestore, orders, refs[0])
-	wantText(t, textError(outcome), "; newer events of its key are published already")
+	wantText(t, textError(outcome), " goes out behind newer events of its key, which are published already")
+	if strings.Contains(outcome, "in its place") {
+		t.Errorf("the outcome contradicts itself: %s", outcome)
+	}
 }
 
 func TestARestoredEventOfAParkedKeyWaits(t *testing.T) {

@@ -183,6 +183,23 @@ func (a *app) describe(out io.Writer, b operate.Bulk, p operate.Plan) {
 		for _, n := range p.Notes {
 			fmt.Fprintf(out, "  note: %s\n", noteLine(n))
 		}
+		describeOvertaken(out, p.Overtaken)
+	}
+}
+
+// describeOvertaken names the keys that a restore meets with newer events out already, each in a line.
+func describeOvertaken(out io.Writer, o *operate.OvertakenEvents) {
+	if o == nil {
+		return
+	}
+	for i, k := range o.Named {
+		if i == 0 {
+			fmt.Fprintln(out, "  these keys have the most events that come behind newer ones:")
+		}
+		fmt.Fprintf(out, "    %d of key %s of topic %s\n", k.Count, keyCell(k.PartitionKey, cell), cell(k.Topic))
+	}
+	if more := o.Keys - int64(len(o.Named)); more > 0 {
+		fmt.Fprintf(out, "    and %s more\n", plural(int(more), "key"))
 	}
 }
 

@@ -143,6 +143,8 @@ func behind(verb operate.Verb) string {
 	switch verb {
 	case operate.VerbUnpark, operate.VerbRetry:
 		return ": if the cause is still there the key is parked again; see outbox keys list"
+	case operate.VerbSkip, operate.VerbDead:
+		return "; outbox events restore puts it back, and it fails again then if it had failed and the cause is still there"
 	}
 	return ""
 }
