@@ -1,7 +1,10 @@
 package kafka
 
 import (
+	"cmp"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 )
@@ -17,6 +20,10 @@ type rejectionLog struct {
 }
 
 type rejectionKind struct{ topic, code string }
+
+func (k rejectionKind) compare(other rejectionKind) int {
+	return cmp.Or(cmp.Compare(k.topic, other.topic), cmp.Compare(k.code, other.code))
+}
 
 type rejectionCount struct {
 	at time.Time
@@ -44,4 +51,17 @@ func (l *rejectionLog) say(topic string, partition int32, code, advice string, r
 	l.log.Warn("kafka rejected records; sending them again in parts", "topic", topic, "partition", partition,
 		"code", code, "records", records, "rejections_unsaid", c.rejections, "records_unsaid", c.records, "advice", advice)
 	l.said[kind] = &rejectionCount{at: now}
+}
+
+// close says how many had no line, for there will be none after it.
+func (l *rejectionLog) close() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, kind := range slices.SortedFunc(maps.Keys(l.said), rejectionKind.compare) {
+		if c := l.said[kind]; c.rejections > 0 {
+			l.log.Warn("kafka rejected more records since it was said last", "topic", kind.topic, "code", kind.code,
+				"rejections", c.rejections, "records", c.records)
+		}
+	}
+	clear(l.said)
 }

@@ -226,6 +226,7 @@ func (s *session) end() {
 		}
 	}
 	s.tasks.Wait()
+	s.rejections.close()
 	s.mu.Lock()
 	for _, r := range s.queue.take() {
 		if r.err == nil {
