@@ -16,6 +16,8 @@ import (
 // column is one of the outbox table's.
 type column struct {
 	name string
+	// kind is the type, as SQL; of JSON it is json or jsonb, whatever domains there are over it.
+	kind string
 	// generated ones are computed and cannot be written; required ones are NOT NULL without a default; json ones hold JSON, in which a null is a value,
 	// and text ones hold it as it was written.
 	generated, required, notNull, json, text bool
@@ -24,13 +26,22 @@ type column struct {
 // tableColumns reads them anew for each batch: the table is the services', and may be changed at any time.
 func tableColumns(ctx context.Context, tx pgx.Tx, table tableName) ([]column, error) {
 	rows, err := tx.Query(ctx, `
-SELECT attname::text, attgenerated <> '', attnotnull AND NOT atthasdef AND attidentity = '', attnotnull, atttypid IN ('json'::regtype, 'jsonb'::regtype), atttypid = 'json'::regtype
-FROM pg_attribute WHERE attrelid = $1::text::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum`, table.sql())
+SELECT a.attname::text, CASE WHEN d.json THEN d.base::text ELSE format_type(a.atttypid, a.atttypmod) END, a.attgenerated <> '',
+    (a.attnotnull OR d.notnull) AND NOT (a.atthasdef OR d.hasdefault) AND a.attidentity = '', a.attnotnull OR d.notnull, d.json, d.base = 'json'::regtype
+FROM pg_attribute a CROSS JOIN LATERAL (
+    WITH RECURSIVE t AS (
+        SELECT oid, typbasetype, typnotnull, typdefault FROM pg_type WHERE oid = a.atttypid
+        UNION ALL SELECT b.oid, b.typbasetype, b.typnotnull, b.typdefault FROM t JOIN pg_type b ON b.oid = t.typbasetype
+    )
+    SELECT b.base, b.base IN ('json'::regtype, 'jsonb'::regtype) AS json, b.notnull, b.hasdefault FROM (
+        SELECT max(oid) FILTER (WHERE typbasetype = 0)::regtype AS base, bool_or(typnotnull) AS notnull, bool_or(typdefault IS NOT NULL AND typbasetype <> 0) AS hasdefault FROM t) b
+) d
+WHERE a.attrelid = $1::text::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`, table.sql())
 	if err != nil {
 		return nil, fmt.Errorf("read the columns of %s: %w", table, err)
 	}
 	columns, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (c column, err error) {
-		err = row.Scan(&c.name, &c.generated, &c.required, &c.notNull, &c.json, &c.text)
+		err = row.Scan(&c.name, &c.kind, &c.generated, &c.required, &c.notNull, &c.json, &c.text)
 		return c, err
 	})
 	if err != nil {
@@ -164,7 +175,7 @@ func (b *batch) putBack(ctx context.Context, tx pgx.Tx, dead []remains) error {
 	for i, ref := range refs {
 		ids[i], eventIDs[i] = ref.ID, ref.EventID.String()
 	}
-	names, values := b.insertion(dead[0].keys)
+	names, values, record := b.insertion(dead[0].keys)
 	table := b.row.table.sql()
 	tag, err := tx.Exec(ctx, fmt.Sprintf(`
 WITH back AS (
@@ -172,7 +183,7 @@ WITH back AS (
     WHERE d.source = $1 AND d.id = u.id AND d.event_id = u.event_id RETURNING d.event
 )
 INSERT INTO %[1]s (%[2]s) OVERRIDING SYSTEM VALUE
-SELECT %[3]s FROM back CROSS JOIN LATERAL jsonb_populate_record(NULL::%[1]s, back.event) AS r`, table, names, values), b.row.id, ids, eventIDs)
+SELECT %[3]s FROM back CROSS JOIN LATERAL jsonb_to_record(back.event) AS r(%[4]s)`, table, names, values, record), b.row.id, ids, eventIDs)
 	if err != nil {
 		return fmt.Errorf("restore dead events: %w", err)
 	}
@@ -182,9 +193,10 @@ SELECT %[3]s FROM back CROSS JOIN LATERAL jsonb_populate_record(NULL::%[1]s, bac
 	return nil
 }
 
-// insertion lists the columns that are written, and their values of the record r. JSON null reads as NULL; where a column cannot be NULL, it was a value.
-func (b *batch) insertion(keys []string) (names, values string) {
-	var ns, vs []string
+// insertion lists the columns that are written, their values of the record r, and what that has. It has no other columns, which a domain would not let be NULL. JSON null reads
+// as NULL; where a column cannot be NULL, it was a value.
+func (b *batch) insertion(keys []string) (names, values, record string) {
+	var ns, vs, rs []string
 	for _, c := range b.columns {
 		if c.generated || c.name != "published_at" && !slices.Contains(keys, c.name) {
 			continue
@@ -197,7 +209,7 @@ func (b *batch) insertion(keys []string) (names, values string) {
 		case c.json && c.notNull:
 			value = "coalesce(" + value + ", 'null')"
 		}
-		ns, vs = append(ns, name), append(vs, value)
+		ns, vs, rs = append(ns, name), append(vs, value), append(rs, name+" "+c.kind)
 	}
-	return strings.Join(ns, ", "), strings.Join(vs, ", ")
+	return strings.Join(ns, ", "), strings.Join(vs, ", "), strings.Join(rs, ", ")
 }

@@ -87,6 +87,36 @@ func TestJSONComesBackToTheByte(t *testing.T) {
 	same(t, "an old one", queryOne[string](t, db, `SELECT payload::jsonb->>'b' FROM outbox_event WHERE id = $1`, refs[0].ID), "1.50")
 }
 
+// A service may have given its JSON a domain, or a domain of a domain.
+func TestJSONOfADomainComesBackToTheByte(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	if _, err := db.Exec(t.Context(), `
+CREATE DOMAIN written AS json; CREATE DOMAIN "Doc's" AS written CHECK (json_typeof(VALUE) <> 'number'); CREATE DOMAIN given AS jsonb NOT NULL DEFAULT '{}';
+CREATE DOMAIN short AS varchar(3) NOT NULL DEFAULT 'abc';
+ALTER TABLE outbox_event ALTER COLUMN payload TYPE "Doc's", ADD COLUMN headers written, ADD COLUMN extra given, ADD COLUMN loose jsonb`, pgx.QueryExecModeSimpleProtocol); err != nil {
+		t.Fatal(err)
+	}
+	s := openSource(t, db, Config{})
+	c := claim(t, s, owner("a"))
+	refs := insert(t, db, orders, 2)
+	exec(t, db, `UPDATE outbox_event SET payload = '{ "b": 1.50,"a": "x", "a":  null }', headers = ' null', extra = 'null', loose = 'null' WHERE id = $1`, refs[0].ID)
+	rows := func() []string {
+		return queryOne[[]string](t, db, `SELECT array(SELECT concat_ws('|', payload, headers, headers IS NULL, extra, extra IS NULL, loose, loose IS NULL) FROM outbox_event ORDER BY id)`)
+	}
+	before := rows()
+	for _, ref := range refs {
+		askedFor(t, db, s, c, VerbDead, orders, ref)
+	}
+	exec(t, db, `ALTER TABLE outbox_event ADD COLUMN since short`)
+	for _, ref := range refs {
+		outcome, problem := askedFor(t, db, s, c, VerbRestore, orders, ref)
+		wantOutcome(t, outcome, problem, "restored")
+	}
+	same(t, "rows", rows(), before)
+	same(t, "a column that was added since", queryOne[[]string](t, db, `SELECT array(SELECT since::text FROM outbox_event)`), []string{"abc", "abc"})
+}
+
 // A JSON null is a value where the column cannot be NULL.
 func TestAPayloadOfNullComesBack(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,7 @@ func wholeRow(columns []column) string {
 		case c.text:
 			texts = append(texts, literalText(c.name)+", "+name+"::text")
 		case c.json && !c.notNull:
-			texts = append(texts, literalText(c.name)+", CASE WHEN "+name+" = 'null' THEN 'null' END")
+			texts = append(texts, literalText(c.name)+", CASE WHEN "+name+"::jsonb = 'null' THEN 'null' END")
 		}
 	}
 	if len(texts) == 0 {
@@ -41,9 +41,5 @@ func (c column) exact(event, value string) string {
 	if !c.json {
 		return value
 	}
-	kind := "jsonb"
-	if c.text {
-		kind = "json"
-	}
-	return fmt.Sprintf("coalesce((%s->'%s'->>%s)::%s, %s)", event, deadTexts, literalText(c.name), kind, value)
+	return fmt.Sprintf("coalesce((%s->'%s'->>%s)::%s, %s)", event, deadTexts, literalText(c.name), c.kind, value)
 }
