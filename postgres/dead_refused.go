@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/outbox-relay/outbox/relay"
 )
 
 // placeSQL is a sentence of the row %[2]s of the table that stands where another one should go: which event it is, and whether it is published. Keys are left out: in a job,
@@ -14,29 +17,56 @@ import (
 const placeSQL = `format('event %%s (id %%s) of topic %%s, %%s', %[2]s.event_id, %[2]s.id, %[2]s.topic,
     CASE WHEN %[2]s.published_at IS NULL THEN 'unpublished' ELSE 'published since ' || to_char(%[2]s.published_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"') END) FROM %[1]s %[2]s`
 
-// keptOut says of an event that was to be restored what of the table refuses the row: the server's words, with the constraint in full and the row that stands in the place, as
-// far as they can be found. It never repeats what the row holds beyond the columns of a key.
+// keptOut says of an event that was to be restored what of the table refuses the row: the server's words, with the constraint in full, the columns whose values do not fit, and
+// the row that stands in the place, as far as they can be found. It never repeats what the row holds.
 func (b *batch) keptOut(ctx context.Context, r request, err error) string {
 	var refused *pgconn.PgError
 	if r.event == nil || !errors.As(err, &refused) || code(err) == "42501" {
 		return b.explain(VerbRestore, err)
 	}
-	text := fmt.Sprintf("event %s (id %d) cannot come back: %s (SQLSTATE %s)", r.event.EventID, r.event.ID, refused.Message, refused.Code)
+	said := refused.Message
+	if repeatsValues(refused.Code) {
+		said = valueRefused
+		if columns := b.misfits(ctx, *r.event); columns != "" {
+			said = "what it has for " + columns + " does not fit there"
+		}
+	}
+	text := fmt.Sprintf("event %s (id %d) cannot come back: %s (SQLSTATE %s)", r.event.EventID, r.event.ID, said, refused.Code)
 	switch refused.Code {
 	case "23505":
-		text += ": " + refused.Detail + b.standing(ctx, r)
+		text += b.definition(ctx, refused.ConstraintName) + b.standing(ctx, r)
 	case "23503":
-		text += ": " + refused.Detail + "; write that row again first"
+		text += b.definition(ctx, refused.ConstraintName) + "; the row that it points to is not there: write that one again first"
 	case "23514":
 		text += b.definition(ctx, refused.ConstraintName) + "; correct outbox.dead_event.event, or the constraint"
 	case "23502":
 		text += fmt.Sprintf("; give column %q a value in outbox.dead_event.event, or a default", refused.ColumnName)
 	default:
-		if refused.Where != "" {
-			text += ": " + refused.Where
+		if at := raisedAt(refused); at != "" {
+			text += ": " + at
+		} else if repeatsValues(refused.Code) {
+			text += "; correct outbox.dead_event.event, or the table"
 		}
 	}
 	return text
+}
+
+// misfits names the columns that do not take what the dead event has for them, with their types; "" when there is none, as where a trigger is at fault.
+func (b *batch) misfits(ctx context.Context, event relay.Ref) string {
+	var found []string
+	for _, c := range b.columns {
+		name := pgx.Identifier{c.name}.Sanitize()
+		err := pgx.BeginFunc(ctx, b.tx, func(point pgx.Tx) error {
+			_, err := point.Exec(ctx, fmt.Sprintf(`
+SELECT r.* FROM outbox.dead_event d CROSS JOIN LATERAL jsonb_to_record(d.event) AS r(%s %s)
+WHERE d.source = $1 AND d.id = $2 AND d.event_id = $3::text::uuid`, name, c.kind), b.row.id, event.ID, event.EventID.String())
+			return err
+		})
+		if repeatsValues(code(err)) {
+			found = append(found, fmt.Sprintf("column %q (%s)", c.name, c.kind))
+		}
+	}
+	return strings.Join(found, ", ")
 }
 
 // standing names the row that has the event's id for consumers already: most often the event was written again. Where it cannot be found it says nothing.
@@ -45,12 +75,16 @@ func (b *batch) standing(ctx context.Context, r request) string {
 	if place == "" {
 		return ""
 	}
-	return " In its place stands " + place + ": the event was written again; delete that row, or leave the dead event where it is"
+	return ". In its place stands " + place + ": the event was written again; delete that row, or leave the dead event where it is"
 }
 
-// definition is what a constraint of the table demands.
+// definition is what a constraint of the table demands, or a unique index that is none.
 func (b *batch) definition(ctx context.Context, name string) string {
-	text := b.word(ctx, `SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = $1::text::regclass AND conname = $2::text LIMIT 1`, b.row.table.sql(), name)
+	text := b.word(ctx, `
+SELECT text FROM (
+    SELECT 1 AS n, pg_get_constraintdef(oid) AS text FROM pg_constraint WHERE conrelid = $1::text::regclass AND conname = $2::text
+    UNION ALL SELECT 2, pg_get_indexdef(i.indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = $1::text::regclass AND c.relname = $2::text
+) t ORDER BY n LIMIT 1`, b.row.table.sql(), name)
 	if text == "" {
 		return ""
 	}

@@ -14,7 +14,7 @@ type halves[T any] struct {
 	do func(ctx context.Context, tx pgx.Tx, rows []T) error
 	// tell tells whether an error is about rows, and not about everything.
 	tell func(error) bool
-	// take takes rows with their error, which ends the matter for them. It returns false when halves are to be tried; not of a single row.
+	// take takes rows with their error, which ends the matter for them and repeats no values of theirs. It returns false when halves are to be tried; not of a single row.
 	take func(rows []T, err error) bool
 }
 
@@ -33,7 +33,7 @@ func (h halves[T]) attempt(ctx context.Context, tx pgx.Tx, rows []T) error {
 	if ctx.Err() != nil || !h.tell(err) {
 		return err
 	}
-	if h.take(rows, err) {
+	if h.take(rows, withoutValues(err)) {
 		return nil
 	}
 	half := len(rows) / 2

@@ -238,7 +238,7 @@ func isRaised(err error) bool { return strings.HasPrefix(code(err), "P0") }
 // explain names the rights that are missing, if that is what it is.
 func (b *batch) explain(verb string, err error) string {
 	if code(err) != "42501" {
-		return err.Error()
+		return withoutValues(err).Error()
 	}
 	table := b.row.table.sql()
 	switch verb {

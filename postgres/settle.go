@@ -82,7 +82,7 @@ func (s *settler) settleWhole(ctx context.Context, refs []relay.Ref) (settled in
 			break
 		}
 	}
-	return settled, err
+	return settled, withoutValues(err)
 }
 
 // inOrder returns the refs sorted by id: everybody who locks many rows of the table goes by id, so that nobody waits in a circle.
