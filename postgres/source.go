@@ -44,6 +44,7 @@ type opened struct {
 	settler  *settler
 	leases   *leases
 	failures *failures
+	ghosts   *ghosts
 	requests *requests
 }
 
@@ -137,6 +138,7 @@ func (s *Source) begin(ctx context.Context) (*opened, []string, error) {
 		settler:  newSettler(s.settle, found.row, s.cfg.Settle),
 		leases:   &leases{db: s.lease, row: found.row},
 		failures: newFailures(s.state, found.row),
+		ghosts:   newGhosts(watcher{s}, found.row),
 		requests: newRequests(s.state, found.row),
 	}, found.warnings, nil
 }
