@@ -38,6 +38,8 @@ type call struct {
 	left int
 	// stopped are the keys whose event failed: what follows of them in this call is held.
 	stopped map[relay.Key]struct{}
+	// byKey are the items by key, in order; nil until one has failed.
+	byKey map[relay.Key][]*item
 }
 
 func (c *call) stop(k relay.Key) {

@@ -56,24 +56,33 @@ func (s *session) admitIllegal(it *item) {
 		s.finish(it, heldError(it, "an earlier event of its key failed"))
 		return
 	}
-	s.refuse(it, rowError(it.event, codeTopic, fmt.Errorf("no topic can have this name: %w; correct the row's topic", it.topic.illegal)))
+	s.refuse(it, illegalError(it.event, it.topic))
+}
+
+func illegalError(e *relay.Event, t *topic) *relay.PublishError {
+	return rowError(e, codeTopic, fmt.Errorf("no topic can have this name: %w; correct the row's topic", t.illegal))
 }
 
 // refuse ends an event by its own fault.
 func (s *session) refuse(it *item, err *relay.PublishError) {
 	it.call.stop(it.event.Key())
-	s.finish(it, err)
+	s.finish(it, s.withBehind(it, err))
 }
 
 // tooLarge refuses an event, but not on the word of an old look at the topic: its limit may have been raised since.
 func (s *session) tooLarge(it *item) {
 	t := it.topic
-	if s.cfg.now().Sub(t.lookedAt) <= limitFresh || t.limit > maxBatchBytes {
+	if s.limitIsFresh(t) {
 		s.refuse(it, tooLargeError(it, t.limit))
 		return
 	}
 	t.ready = false
 	s.admit(it)
+}
+
+// limitIsFresh tells that the topic's limit can be taken for what it is now, or does not matter.
+func (s *session) limitIsFresh(t *topic) bool {
+	return s.cfg.now().Sub(t.lookedAt) <= limitFresh || t.limit > maxBatchBytes
 }
 
 // stage hands a record to the next flush, and counts it.

@@ -126,11 +126,10 @@ func (t *term) readFailing(ctx context.Context, lanes []int32) error {
 
 // decide does what the policy says of a failed event.
 func (t *term) decide(ctx context.Context, o outcome) error {
-	code, reason := ReasonOf(o.err)
-	if code == CodeAggregateParked {
+	if code, _ := ReasonOf(o.err); code == CodeAggregateParked {
 		return t.decideFollower(ctx, o.event)
 	}
-	f := FailedEvent{Key: o.event.Key(), Event: o.event.Ref(), EventType: o.event.Type, Aggregate: t.cfg.scopeOf(o.event), Code: cmp.Or(code, "UNPUBLISHABLE"), Reason: reason}
+	f := t.failedEvent(o.event, o.err)
 	if f.Code == CodeCrashLoop {
 		return t.park(ctx, f)
 	}
@@ -143,13 +142,14 @@ func (t *term) decide(ctx context.Context, o outcome) error {
 	case p.DeadLetterTopic != "" && p.letterTopic(f.Topic) == f.Topic:
 		f.Reason += "; the topic is its own dead-letter topic, so nothing was sent there: give it a policy of its own"
 		return t.park(ctx, f)
-	case p.DeadLetterTopic != "":
-		t.post(letter{f, Letter{Topic: p.letterTopic(f.Topic), Event: o.event, Code: f.Code, Reason: f.Reason, Attempts: made, At: t.cfg.now()}})
-		return nil
-	case p.OnFailure == Skip:
-		f.Reason = "skipped by policy: " + f.Reason
 	}
-	return t.bury(ctx, f, nil)
+	return t.giveUp(ctx, p, f, o, made)
+}
+
+// failedEvent is what is kept of an event's failure.
+func (t *term) failedEvent(e *Event, err error) FailedEvent {
+	code, reason := ReasonOf(err)
+	return FailedEvent{Key: e.Key(), Event: e.Ref(), EventType: e.Type, Aggregate: t.cfg.scopeOf(e), Code: cmp.Or(code, "UNPUBLISHABLE"), Reason: reason}
 }
 
 // tryAgain lets the keys go on whose events' time has come. The database decides that; this process's clock says only when to ask.
@@ -217,7 +217,7 @@ func (t *term) post(l letter) {
 func (t *term) answerLetter(ctx context.Context, a answered) error {
 	f := a.FailedEvent
 	if a.err == nil {
-		return t.bury(ctx, f, &a.place)
+		return t.bury(ctx, burying{DeadEvent: t.dead(f, &a.place)})
 	}
 	switch ClassOf(a.err) {
 	case ClassHeld:
@@ -226,7 +226,8 @@ func (t *term) answerLetter(ctx context.Context, a answered) error {
 	case ClassEvent, ClassTopic:
 		code, reason := ReasonOf(a.err)
 		f.Reason = fmt.Sprintf("%s; it should go to the dead-letter topic %s, which does not take it: %s: %s; when it does, let the key go on: outbox keys unpark", f.Reason, engine.Short(a.Letter.Topic), code, reason)
-		return t.park(ctx, f)
+		_, err := t.dealtWith(ctx, f.Key, &f)
+		return err
 	}
 	// As with an event: the client is gone, and the term with it.
 	return fmt.Errorf("publish to a dead-letter topic: %w", a.err)

@@ -16,9 +16,18 @@ const writeAtOnce = 2000
 // decided is what housekeeping, which alone touches it, has decided and not written down.
 type decided struct {
 	toRetry []retried
-	toBury  []DeadEvent
+	toBury  []burying
 	// locked are given up and could not be moved yet: their rows were locked. Their letters are not sent another time meanwhile.
-	locked []DeadEvent
+	locked []burying
+	// giving are the keys of which events are given up; nil while there are none.
+	giving map[Key]*givenUp
+}
+
+// burying is an event that is to be moved.
+type burying struct {
+	DeadEvent
+	// behind tells that it is not the one that has stopped its key, and may have publishable ones in front of it: unless it has a letter, one that is not moved waits for its turn.
+	behind bool
 }
 
 // retried is an event that is to be tried again, after made attempts of most.
@@ -59,9 +68,14 @@ func (t *term) writeRetried(ctx context.Context) error {
 	return nil
 }
 
-// bury moves the event to the dead ones, and its key goes on behind it. sent is where its letter is, nil when there is none.
-func (t *term) bury(ctx context.Context, f FailedEvent, sent *Place) error {
-	t.toBury = append(t.toBury, DeadEvent{FailedEvent: f, By: "relay " + t.owner.Name, Letter: sent})
+// dead is the event as it is moved. sent is where its letter is, nil when there is none.
+func (t *term) dead(f FailedEvent, sent *Place) DeadEvent {
+	return DeadEvent{FailedEvent: f, By: "relay " + t.owner.Name, Letter: sent}
+}
+
+// bury moves the event to the dead ones, and its key goes on behind it.
+func (t *term) bury(ctx context.Context, b burying) error {
+	t.toBury = append(t.toBury, b)
 	if len(t.toBury) < writeAtOnce {
 		return nil
 	}
@@ -70,9 +84,13 @@ func (t *term) bury(ctx context.Context, f FailedEvent, sent *Place) error {
 
 // writeBuried moves events, as many as the database takes at once; the others stay for another call.
 func (t *term) writeBuried(ctx context.Context) error {
-	dead := t.toBury[:min(len(t.toBury), writeAtOnce)]
-	if len(dead) == 0 {
+	some := t.toBury[:min(len(t.toBury), writeAtOnce)]
+	if len(some) == 0 {
 		return nil
+	}
+	dead := make([]DeadEvent, len(some))
+	for i, b := range some {
+		dead[i] = b.DeadEvent
 	}
 	became, err := t.source.Bury(ctx, t.keeper.current(), dead)
 	if err != nil {
@@ -81,30 +99,43 @@ func (t *term) writeBuried(ctx context.Context) error {
 	if t.toBury = t.toBury[len(became):]; len(t.toBury) == 0 {
 		t.toBury = nil
 	}
-	var goOn []Key
+	var free []Key
 	for i, b := range became {
-		var refused *RefusedError
-		switch d := dead[i]; {
-		case errors.Is(b.Err, ErrLocked):
-			t.locked = append(t.locked, d)
-		case errors.As(b.Err, &refused):
-			if err := t.park(ctx, unmovable(d, refused)); err != nil {
-				return err
-			}
-		case b.Err != nil:
-			return fmt.Errorf("bury event: %w", b.Err)
-		default:
-			t.buried(ctx, d, b.Moved)
-			goOn = append(goOn, d.Key)
+		goOn, err := t.became(ctx, some[i], b)
+		if err != nil {
+			return err
+		}
+		if goOn {
+			free = append(free, dead[i].Key)
 		}
 	}
-	t.gate.unpark(goOn...)
+	t.gate.unpark(free...)
 	return nil
+}
+
+// became takes what became of an event that was to be moved, and tells whether its key goes on.
+func (t *term) became(ctx context.Context, d burying, b Burial) (goOn bool, err error) {
+	var refused *RefusedError
+	var stays *FailedEvent
+	waits := d.behind && d.Letter == nil
+	switch {
+	case errors.Is(b.Err, ErrLocked) && !waits:
+		t.locked = append(t.locked, d)
+		return false, nil
+	case errors.As(b.Err, &refused) && !waits:
+		f := unmovable(d.DeadEvent, refused)
+		stays = &f
+	case errors.Is(b.Err, ErrLocked), refused != nil:
+	case b.Err != nil:
+		return false, fmt.Errorf("bury event: %w", b.Err)
+	default:
+		t.buried(ctx, d.DeadEvent, b.Moved)
+	}
+	return t.dealtWith(ctx, d.Key, stays)
 }
 
 // buried takes that the event stops its key no longer: it is with the dead ones, or somebody else has settled or removed it.
 func (t *term) buried(ctx context.Context, d DeadEvent, moved bool) {
-	t.gate.decided(d.Key)
 	if !moved {
 		t.attempts.acked([]Ref{d.Event})
 		return
