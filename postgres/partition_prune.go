@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -157,29 +158,60 @@ func bound(text, none string) string {
 	return "'" + strings.ReplaceAll(text, "'", "''") + "'"
 }
 
-// finish ends what an interrupted run has begun: while a partition is half detached, no other can be.
+// finish ends what an interrupted run has begun: while a partition is half detached, no other can be. One that is attached again counts as created.
 func (d *definition) finish(ctx context.Context) error {
-	for i, part := range d.parted.parts {
-		if !part.pending {
-			continue
-		}
-		if _, err := d.conn.Exec(ctx, fmt.Sprintf(`ALTER TABLE %s DETACH PARTITION %s FINALIZE`, d.row.table.sql(), part.name.sql())); err != nil {
-			return fmt.Errorf("finish detaching partition %s: %w", part.name, partitionTrouble(err, d.row))
-		}
-		d.parted.parts = append(d.parted.parts[:i:i], d.parted.parts[i+1:]...)
-		if err := d.discard(ctx, part); err != nil {
-			return err
-		}
-		break
-	}
-	left, err := d.detached(ctx)
+	pending, detached, err := d.begun(ctx)
 	if err != nil {
 		return err
 	}
-	for _, part := range left {
+	for _, part := range pending {
+		if _, err := d.conn.Exec(ctx, fmt.Sprintf(`ALTER TABLE %s DETACH PARTITION %s FINALIZE`, d.row.table.sql(), part.name.sql())); err != nil {
+			return fmt.Errorf("finish detaching partition %s: %w", part.name, partitionTrouble(err, d.row))
+		}
+	}
+	for _, part := range append(pending, detached...) {
+		dropped := len(d.p.total.Dropped)
 		if err := d.discard(ctx, part); err != nil {
 			return err
 		}
+		if len(d.p.total.Dropped) == dropped {
+			d.p.total.Created = append(d.p.total.Created, part.name.String())
+		}
+		d.p.report(d.p.total)
+	}
+	return nil
+}
+
+// begun returns what an interrupted run has left: the partitions that are half detached, of which there can be one, and tables that were partitions. The former are taken off
+// those of the table.
+func (d *definition) begun(ctx context.Context) (pending, detached []partition, err error) {
+	d.parted.parts = slices.DeleteFunc(d.parted.parts, func(part partition) bool {
+		if part.pending {
+			pending = append(pending, part)
+		}
+		return part.pending
+	})
+	detached, err = d.detached(ctx)
+	return pending, detached, err
+}
+
+// planFinish says what finish would do.
+func (d *definition) planFinish(ctx context.Context, plan *operate.PrunePlan) error {
+	pending, detached, err := d.begun(ctx)
+	if err != nil {
+		return err
+	}
+	for _, part := range append(pending, detached...) {
+		unpublished, err := d.unpublished(ctx, part)
+		if err != nil {
+			return err
+		}
+		if unpublished {
+			plan.Created = append(plan.Created, part.name.String())
+			continue
+		}
+		plan.Dropped = append(plan.Dropped, part.name.String())
+		plan.DroppedRows += part.rows
 	}
 	return nil
 }
@@ -326,6 +358,9 @@ func (o *Operator) planPartitions(ctx context.Context, row sourceRow, request op
 	}()
 	d := definition{conn: conn, db: loneConn{conn}, row: row, request: request, p: p}
 	if d.parted, err = readPartitioning(ctx, conn, row); err != nil {
+		return err
+	}
+	if err := d.planFinish(ctx, plan); err != nil {
 		return err
 	}
 	next, err := d.parted.following(ctx, d.db, d.parted.missingAhead(request.Ahead))
