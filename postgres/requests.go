@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -57,8 +56,12 @@ type requests struct {
 	db  runner
 	row sourceRow
 	now func() time.Time
-	// after is the last request that was looked at in this round; what was not ready is looked at again in the next one.
+	// after is the last request that was looked at in this round; what was left is looked at again in the next one.
 	after int64
+	// left are the keys of which a request was left open in this round.
+	left map[relay.Key]struct{}
+	// claim is that of the last batch.
+	claim relay.Claim
 	// size is how many requests the next batch takes.
 	size pace
 }
@@ -70,6 +73,7 @@ func newRequests(db runner, row sourceRow) *requests {
 // Requests carries out one batch, as [relay.Failures] says. One that the server refuses, or whose verb is unknown, is closed with its error for the operator to read; it
 // is no error of the call.
 func (q *requests) Requests(ctx context.Context, claim relay.Claim, ready func([]relay.Key) []relay.Key) (relay.Carried, error) {
+	q.begin(claim)
 	return q.next(ctx, claim.Lanes, ready, func(ctx context.Context, tx pgx.Tx, batch []request) error {
 		keys := make([]relay.Key, len(batch))
 		for i, r := range batch {
@@ -104,17 +108,21 @@ type guard func(ctx context.Context, tx pgx.Tx, batch []request) error
 func (q *requests) next(ctx context.Context, lanes []int32, ready func([]relay.Key) []relay.Key, hold guard) (relay.Carried, error) {
 	batch, err := q.read(ctx, lanes)
 	if err != nil {
+		q.endRound()
 		return relay.Carried{}, fmt.Errorf("read the requests for %s: %w", q.row.table, err)
 	}
 	full := len(batch) == int(q.size)
-	if q.after = 0; full {
+	if full {
 		q.after = batch[len(batch)-1].id
 	}
-	batch = onlyReady(batch, ready)
-	if len(batch) == 0 {
-		return relay.Carried{More: full}, nil
+	batch = q.onlyReady(batch, ready)
+	var done relay.Carried
+	if len(batch) > 0 {
+		done, err = q.carryOut(ctx, batch, full, hold)
 	}
-	done, err := q.carryOut(ctx, batch, full, hold)
+	if !full || err != nil {
+		q.endRound()
+	}
 	if err != nil {
 		return relay.Carried{}, fmt.Errorf("carry out %d requests for %s: %w", len(batch), q.row.table, err)
 	}
@@ -151,24 +159,4 @@ func scanRequest(row pgx.CollectableRow) (request, error) {
 		r.event = &relay.Ref{}
 	}
 	return r, err
-}
-
-// onlyReady leaves out the requests for keys of which something is in flight.
-func onlyReady(batch []request, ready func([]relay.Key) []relay.Key) []request {
-	seen := make(map[relay.Key]bool, len(batch))
-	keys := make([]relay.Key, 0, len(batch))
-	for _, r := range batch {
-		if !seen[r.key] {
-			seen[r.key] = true
-			keys = append(keys, r.key)
-		}
-	}
-	if len(keys) == 0 {
-		return nil
-	}
-	idle := make(map[relay.Key]bool, len(keys))
-	for _, key := range ready(keys) {
-		idle[key] = true
-	}
-	return slices.DeleteFunc(batch, func(r request) bool { return !idle[r.key] })
 }

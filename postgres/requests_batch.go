@@ -53,6 +53,8 @@ type batch struct {
 	overtaken map[relay.Ref]Overtaken
 	// columns are the table's; nil until they are needed.
 	columns []column
+	// waits are the keys of which one that was tried stays open.
+	waits map[relay.Key]bool
 }
 
 // batchSettings are those of plainPlan, and keep a locked row, or rows of many megabytes, from holding up the lanes.
@@ -67,14 +69,14 @@ func (q *requests) carryOut(ctx context.Context, rs []request, full bool, hold g
 	began := q.now()
 	var done relay.Carried
 	err = inTx(ctx, q.db, func(ctx context.Context, tx pgx.Tx) error {
-		b := &batch{requests: q, tx: tx, until: began.Add(slowBatch), overtaken: overtaken}
+		b := &batch{requests: q, tx: tx, until: began.Add(slowBatch), overtaken: overtaken, waits: map[relay.Key]bool{}}
 		if _, err := tx.Exec(ctx, batchSettings); err != nil {
 			return fmt.Errorf("set the transaction up: %w", err)
 		}
 		if err := hold(ctx, tx, rs); err != nil {
 			return err
 		}
-		rs, over, err := lockRequests(ctx, tx, rs)
+		rs, over, err := q.lock(ctx, tx, rs)
 		if err != nil || len(rs)+len(over) == 0 {
 			return err
 		}
@@ -89,7 +91,10 @@ func (q *requests) carryOut(ctx context.Context, rs []request, full bool, hold g
 	})
 	q.size.learn(q.now().Sub(began), full)
 	if isBusy(err) && ctx.Err() == nil {
-		// Somebody has a lane or a request locked; the next look tries again.
+		// Somebody has a lane or a request locked; the next round tries again.
+		for _, r := range rs {
+			q.leave(r.key)
+		}
 		return relay.Carried{}, nil
 	}
 	if err != nil {
@@ -98,9 +103,9 @@ func (q *requests) carryOut(ctx context.Context, rs []request, full bool, hold g
 	return done, nil
 }
 
-// lockRequests returns those that are still open: whoever held the lane before may have done some, or a job was cancelled. over are those of jobs that have ended without
-// closing them, or that nobody runs any more.
-func lockRequests(ctx context.Context, tx pgx.Tx, rs []request) (open, over []request, err error) {
+// lock returns those that are still open: whoever held the lane before may have done some, or a job was cancelled. over are those of jobs that have ended without
+// closing them, or that nobody runs any more. What is behind one that cannot be locked is left with it.
+func (q *requests) lock(ctx context.Context, tx pgx.Tx, rs []request) (open, over []request, err error) {
 	rows, err := tx.Query(ctx, `
 SELECT r.id, r.job IS NULL OR coalesce(`+jobGoesOn+`, false) FROM outbox.request r LEFT JOIN outbox.job j ON j.id = r.job
 WHERE r.id = ANY ($1::bigint[]) AND r.done_at IS NULL ORDER BY r.id FOR UPDATE OF r SKIP LOCKED`, requestIDs(rs))
@@ -119,10 +124,12 @@ WHERE r.id = ANY ($1::bigint[]) AND r.done_at IS NULL ORDER BY r.id FOR UPDATE O
 	}
 	for _, r := range rs {
 		switch on, locked := goesOn[r.id]; {
-		case locked && on:
-			open = append(open, r)
-		case locked:
+		case !locked:
+			q.leave(r.key)
+		case !on:
 			over = append(over, r)
+		case !q.isLeft(r.key):
+			open = append(open, r)
 		}
 	}
 	return open, over, nil
@@ -190,9 +197,37 @@ func (b *batch) all(ctx context.Context, rs []request) ([]reply, error) {
 	return replies, nil
 }
 
-// attempt does requests of one verb under a savepoint, so that what the server refuses leaves the transaction able to say so. What is refused is tried in halves until it is
-// known which of them it was.
+// attempt does requests of one verb, but for those of keys of which an earlier one stays open.
 func (b *batch) attempt(ctx context.Context, verb string, rs []request) ([]reply, error) {
+	return b.only(rs, func(i int) bool { return !b.waits[rs[i].key] }, func(rs []request) ([]reply, error) {
+		replies, err := b.try(ctx, verb, rs)
+		for i, r := range replies {
+			if r.later {
+				b.waits[rs[i].key] = true
+				b.leave(rs[i].key)
+			}
+		}
+		return replies, err
+	})
+}
+
+// only has do carry out some of the requests; the others stay open.
+func (b *batch) only(rs []request, which func(i int) bool, do func([]request) ([]reply, error)) ([]reply, error) {
+	replies := alike(rs, reply{later: true})
+	some, of := pick(rs, which)
+	if len(some) == 0 {
+		return replies, nil
+	}
+	got, err := do(some)
+	for j, r := range got {
+		replies[of[j]] = r
+	}
+	return replies, err
+}
+
+// try does requests under a savepoint, so that what the server refuses leaves the transaction able to say so. What is refused is tried in halves until it is known which of
+// them it was; what was done before its turn is taken back.
+func (b *batch) try(ctx context.Context, verb string, rs []request) ([]reply, error) {
 	if b.now().After(b.until) {
 		return alike(rs, reply{later: true}), nil
 	}
@@ -202,7 +237,15 @@ func (b *batch) attempt(ctx context.Context, verb string, rs []request) ([]reply
 	}
 	replies, err := b.do(ctx, point, verb, rs)
 	if err == nil {
-		return replies, point.Commit(ctx)
+		overtaking := overtakes(rs, replies)
+		if some, _ := pick(rs, overtaking); len(some) == 0 {
+			return replies, point.Commit(ctx)
+		}
+		if err := point.Rollback(ctx); err != nil {
+			return nil, err
+		}
+		inOrder := func(i int) bool { return !overtaking(i) }
+		return b.only(rs, inOrder, func(rs []request) ([]reply, error) { return b.try(ctx, verb, rs) })
 	}
 	if rerr := point.Rollback(ctx); rerr != nil {
 		return nil, errors.Join(err, rerr)

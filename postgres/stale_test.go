@@ -60,7 +60,7 @@ SELECT source, id, event_id, topic, partition_key, lane, 1, 'no', now() + interv
 	}
 	verb := func(verb string) func(context.Context, pgx.Tx) (int, error) {
 		return func(ctx context.Context, tx pgx.Tx) (n int, err error) {
-			b := &batch{requests: newRequests(oneConn{conn}, row), tx: tx}
+			b := &batch{requests: newRequests(oneConn{conn}, row), tx: tx, waits: map[relay.Key]bool{}}
 			replies, err := b.do(ctx, tx, verb, rs)
 			for _, r := range replies {
 				if r.outcome != "" && r.problem == "" {

@@ -260,7 +260,7 @@ func (s *fakeSource) HoldTopics(ctx context.Context, owner Owner, held []HeldTop
 	})
 }
 
-// Requests carries out a few requests at each call. Those whose keys are not ready go to the end, so that they keep nobody waiting.
+// Requests carries out a few requests at each call. Those whose keys are not ready are left for the next round, as is what was asked of their keys later.
 func (s *fakeSource) Requests(ctx context.Context, c Claim, ready func([]Key) []Key) (done Carried, err error) {
 	const atOnce = 3
 	f := s.table
@@ -268,7 +268,7 @@ func (s *fakeSource) Requests(ctx context.Context, c Claim, ready func([]Key) []
 	var mine []fakeRequest
 	var keys []Key
 	for _, r := range f.requests {
-		if slices.Contains(c.Lanes, f.lane(r.key)) && len(mine) < atOnce {
+		if slices.Contains(c.Lanes, f.lane(r.key)) && !slices.Contains(s.left, r.key) && len(mine) < atOnce {
 			mine, keys = append(mine, r), append(keys, r.key)
 		}
 	}
@@ -277,24 +277,27 @@ func (s *fakeSource) Requests(ctx context.Context, c Claim, ready func([]Key) []
 	err = s.call(ctx, "requests", func() error {
 		for _, r := range mine {
 			at := slices.Index(f.requests, r)
-			if at < 0 {
-				continue
-			}
-			f.requests = slices.Delete(f.requests, at, at+1)
 			switch {
+			case at < 0:
+				continue
 			case !slices.Contains(idle, r.key):
-				f.requests = append(f.requests, r)
+				s.left = append(s.left, r.key)
 				continue
 			case s.ownsLane(c, f.lane(r.key)) != nil:
-				f.requests = append(f.requests, r)
 				return ErrLeaseLost
 			}
+			f.requests = slices.Delete(f.requests, at, at+1)
 			s.carryOut(r, &done)
 			done.Done++
 		}
-		done.More = done.Done > 0 && len(f.requests) > 0
+		if done.More = len(mine) == atOnce; !done.More {
+			s.left = nil
+		}
 		return nil
 	})
+	if err != nil {
+		s.left = nil
+	}
 	return done, err
 }
 

@@ -27,6 +27,8 @@ type fakeSource struct {
 	cursor int64
 	holes  []int64
 	walk   *fakeWalk
+	// left are the keys of which a request was left open in this round.
+	left []Key
 	// read counts the events that Read has returned.
 	read atomic.Int64
 }

@@ -42,6 +42,10 @@ func (t *term) carryOut(ctx context.Context) error {
 		return fmt.Errorf("carry out requests: %w", err)
 	}
 	if done.More {
+		// What was left is asked about again when the round is over.
+		for key := range t.held {
+			t.held[key] = t.cfg.now()
+		}
 		t.requested.set()
 	}
 	return nil

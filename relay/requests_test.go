@@ -1,6 +1,8 @@
 package relay
 
 import (
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -44,6 +46,39 @@ func TestRequestForAKeyThatIsNeverIdleIsCarriedOut(t *testing.T) {
 		}
 		published := len(w.kafka.of(keyA))
 		w.until("the key goes on", func() bool { return len(w.kafka.of(keyA)) > published+100 })
+		r.wantStopped()
+	})
+}
+
+// A round through many requests may take longer than a key is held that is busy. It must not be let go before the next round asks about it, or it is busy then, too.
+func TestABusyKeyIsHeldUntilTheNextRound(t *testing.T) {
+	inWorld(t, func(w *world) {
+		w.busy(keyA, 20*time.Millisecond)
+		r := w.relay(Config{})
+		var quick atomic.Bool
+		r.publisher.latency = func(*Event) time.Duration {
+			if quick.Load() {
+				return 0
+			}
+			return 300 * time.Millisecond
+		}
+		r.start()
+		w.until("the key is busy", func() bool { return len(w.kafka.of(keyA)) > 10 })
+		var calls atomic.Int64
+		r.source.before.set(slowly("requests", holdFor/4))
+		r.source.after.set(countCalls("requests", &calls))
+		w.table.request("retry", keyA)
+		const others = 30
+		for i := range others {
+			w.table.request("retry", Key{"idle", fmt.Sprint("key", i)})
+		}
+		w.until("the first round is over", func() bool { return w.table.requestsOpen() == 1 })
+		first := calls.Load()
+		w.until("the request is carried out", func() bool { return w.table.requestsOpen() == 0 })
+		if n := calls.Load() - first; n > 2 {
+			t.Errorf("the busy key was asked about %d more times", n)
+		}
+		quick.Store(true)
 		r.wantStopped()
 	})
 }
