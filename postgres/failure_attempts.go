@@ -72,55 +72,85 @@ RETURNING f.topic, f.partition_key, f.id, f.event_id, f.attempts - f.crashes, f.
 	return found, nil
 }
 
-// retrySQL writes failed attempts down, after which others are made.
+// retrySQL writes failed attempts down, after which others are made. Of events that are not unpublished any more it writes nothing; it returns the others.
+// It relies on the primary keys of the table and of failure.
 //
 //	$1 source; then arrays, an element for each event: $2 id, $3 event_id, $4 topic, $5 key, $6 lane, $7 attempts, $8 error, $9 microseconds until the next attempt
 const retrySQL = `
-INSERT INTO outbox.failure AS f (source, id, event_id, topic, partition_key, lane, attempts, first_error, last_error, next_attempt_at)
-SELECT $1, id, event_id, topic, key, lane, attempts, error, error, clock_timestamp() + wait * interval '1 microsecond'
-FROM unnest($2::bigint[], $3::text[]::uuid[], $4::text[], $5::text[], $6::integer[], $7::integer[], $8::text[], $9::bigint[])
-    w(id, event_id, topic, key, lane, attempts, error, wait) ORDER BY id` + onRecord
+WITH waiting AS MATERIALIZED (
+    SELECT w.* FROM unnest($2::bigint[], $3::text[]::uuid[], $4::text[], $5::text[], $6::integer[], $7::integer[], $8::text[], $9::bigint[])
+        WITH ORDINALITY w(id, event_id, topic, key, lane, attempts, error, wait, n) CROSS JOIN LATERAL (
+        SELECT 1 FROM %s t WHERE t.id = w.id AND (t.event_id = w.event_id) IS TRUE AND t.published_at IS NULL OFFSET 0) t
+), failed AS (
+    INSERT INTO outbox.failure AS f (source, id, event_id, topic, partition_key, lane, attempts, first_error, last_error, next_attempt_at)
+    SELECT $1, id, event_id, topic, key, lane, attempts, error, error, clock_timestamp() + wait * interval '1 microsecond' FROM waiting ORDER BY id` + onRecord + `
+)
+SELECT n FROM waiting`
 
 // Retry implements [relay.Attempts]. It is one transaction, whatever the number of events.
-func (f *failures) Retry(ctx context.Context, claim relay.Claim, failed []relay.RetriedEvent) error {
+func (f *failures) Retry(ctx context.Context, claim relay.Claim, failed []relay.RetriedEvent) (gone []relay.Key, err error) {
 	keys := make([]relay.Key, len(failed))
 	for i, e := range failed {
 		keys[i] = e.Key
 	}
-	var refused refusedRows
-	write := halves[relay.RetriedEvent]{do: f.retry, tell: refusesRow, take: func(rows []relay.RetriedEvent, err error) bool {
-		if len(rows) == 1 {
-			refused.add(fmt.Errorf("that of topic %s and event %d: %w", rows[0].Topic, rows[0].Event.ID, err))
-		}
-		return len(rows) == 1
-	}}
-	err := inTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) error {
+	r := &retrying{failures: f}
+	write := halves[relay.RetriedEvent]{do: r.retry, tell: refusesRow, take: r.take}
+	err = inTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) error {
 		if err := holdLanes(ctx, tx, f.row, claim, keys); err != nil {
 			return err
+		}
+		if _, err := tx.Exec(ctx, plainPlan); err != nil {
+			return fmt.Errorf("set the plan: %w", err)
 		}
 		return write.attempt(ctx, tx, failed)
 	})
 	if err == nil {
-		err = refused.err()
+		err = r.refused.err()
 	}
 	if err != nil {
-		return fmt.Errorf("write down %d failed events of %s: %w", len(failed), f.row.table, err)
+		return nil, fmt.Errorf("write down %d failed events of %s: %w", len(failed), f.row.table, err)
 	}
-	return nil
+	return r.gone, nil
+}
+
+// retrying is one transaction that writes failed attempts down.
+type retrying struct {
+	*failures
+	// gone are the keys whose events are not unpublished any more.
+	gone []relay.Key
+	// refused are the events of which the server refuses to write it down.
+	refused refusedRows
+}
+
+// take notes the event that is refused.
+func (r *retrying) take(events []relay.RetriedEvent, err error) bool {
+	if len(events) == 1 {
+		r.refused.add(fmt.Errorf("that of topic %s and event %d: %w", events[0].Topic, events[0].Event.ID, err))
+	}
+	return len(events) == 1
 }
 
 // retry runs retrySQL. Ids of events are sent as text: a pool that prepares nothing cannot send others.
-func (f *failures) retry(ctx context.Context, tx pgx.Tx, failed []relay.RetriedEvent) error {
+func (r *retrying) retry(ctx context.Context, tx pgx.Tx, failed []relay.RetriedEvent) error {
 	n := len(failed)
 	ids, eventIDs, topics, keys := make([]int64, n), make([]string, n), make([]string, n), make([]string, n)
 	lanes, attempts, errs, waits := make([]int32, n), make([]int32, n), make([]string, n), make([]int64, n)
+	waiting := make([]bool, n)
 	for i, e := range failed {
 		ids[i], eventIDs[i], topics[i], keys[i] = e.Event.ID, e.Event.EventID.String(), e.Topic, e.PartitionKey
-		lanes[i], attempts[i] = relay.Lane(e.PartitionKey, f.row.lanes), attemptsOf(e.Code)
-		errs[i], waits[i] = f.row.errorOf(e.Code, e.Reason), e.Wait.Microseconds()
+		lanes[i], attempts[i] = relay.Lane(e.PartitionKey, r.row.lanes), attemptsOf(e.Code)
+		errs[i], waits[i] = r.row.errorOf(e.Code, e.Reason), e.Wait.Microseconds()
 	}
-	_, err := tx.Exec(ctx, retrySQL, f.row.id, ids, eventIDs, topics, keys, lanes, attempts, errs, waits)
-	return err
+	err := eachNumber(ctx, tx, func(i int) { waiting[i] = true }, fmt.Sprintf(retrySQL, r.row.table.sql()), r.row.id, ids, eventIDs, topics, keys, lanes, attempts, errs, waits)
+	if err != nil {
+		return err
+	}
+	for i, waits := range waiting {
+		if !waits {
+			r.gone = append(r.gone, failed[i].Key)
+		}
+	}
+	return nil
 }
 
 // onRecord adds to a record of outbox.failure AS f what an attempt's row says. One of no attempts is of a crash loop: it is told by its crashes, which are counted already;

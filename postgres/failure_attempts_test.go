@@ -29,9 +29,11 @@ func failing(t *testing.T, s *Source) []relay.Failing {
 
 func retry(t *testing.T, s *Source, c relay.Claim, e relay.FailedEvent, wait time.Duration) {
 	t.Helper()
-	if err := s.Retry(t.Context(), c, []relay.RetriedEvent{{FailedEvent: e, Wait: wait}}); err != nil {
+	gone, err := s.Retry(t.Context(), c, []relay.RetriedEvent{{FailedEvent: e, Wait: wait}})
+	if err != nil {
 		t.Fatal(err)
 	}
+	same(t, "keys that wait for nothing", gone, nil)
 }
 
 // buryOne moves an event; the error is what the call gives, or what became of the event.
@@ -105,7 +107,7 @@ func TestOnlyTheOwnerOfTheLaneIsToldWhatIsDue(t *testing.T) {
 	other := c
 	other.Owner = owner("b")
 	same(t, "due for another", due(t, s, other), nil)
-	if err := s.Retry(t.Context(), stale, []relay.RetriedEvent{{FailedEvent: failed(orders, ref, "X")}}); !errors.Is(err, relay.ErrLeaseLost) {
+	if _, err := s.Retry(t.Context(), stale, []relay.RetriedEvent{{FailedEvent: failed(orders, ref, "X")}}); !errors.Is(err, relay.ErrLeaseLost) {
 		t.Errorf("retry of the owner before: %v, want ErrLeaseLost", err)
 	}
 	if _, err := buryOne(t.Context(), s, stale, relay.DeadEvent{FailedEvent: failed(orders, ref, "X"), By: "x"}); !errors.Is(err, relay.ErrLeaseLost) {
@@ -371,7 +373,7 @@ func TestManyFailedAttemptsAreWrittenDownInOneTransaction(t *testing.T) {
 	c := claim(t, s, owner("a"))
 	events := retriedOnes(t, db, 40)
 	slices.Reverse(events)
-	if err := s.Retry(t.Context(), c, events); err != nil {
+	if _, err := s.Retry(t.Context(), c, events); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "records", queryOne[int](t, db, `
@@ -387,12 +389,30 @@ func TestAttemptThatTheDatabaseRefusesDoesNotKeepTheOthersFromBeingWrittenDown(t
 	c := claim(t, s, owner("a"))
 	events := retriedOnes(t, db, 11)
 	exec(t, db, `ALTER TABLE outbox.failure ADD CHECK (partition_key <> 'key 7')`)
-	err := s.Retry(t.Context(), c, events)
+	_, err := s.Retry(t.Context(), c, events)
 	wantText(t, err, "write down 11 failed events of public.outbox_event", fmt.Sprintf("that of topic orders and event %d", events[7].Event.ID), "check constraint")
 	same(t, "records", queryOne[int](t, db, `SELECT count(*) FROM outbox.failure WHERE attempts = 1`), 10)
 	exec(t, db, `UPDATE outbox.lane SET epoch = epoch + 1`)
-	if err := s.Retry(t.Context(), c, events[:2]); !errors.Is(err, relay.ErrLeaseLost) {
+	if _, err := s.Retry(t.Context(), c, events[:2]); !errors.Is(err, relay.ErrLeaseLost) {
 		t.Errorf("Retry with lost lanes = %v, want ErrLeaseLost", err)
 	}
 	same(t, "attempts", queryOne[int](t, db, `SELECT max(attempts) FROM outbox.failure`), 1)
+}
+
+// An operator may give an event up, or another relay settle it, between its failure and the moment when that is written down. Nothing waits for it then.
+func TestNoKeyWaitsForAnEventThatIsGone(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	c := claim(t, s, owner("a"))
+	events := retriedOnes(t, db, 4)
+	settle(t, s, []relay.Ref{events[0].Event})
+	exec(t, db, `DELETE FROM outbox_event WHERE id = $1`, events[1].Event.ID)
+	exec(t, db, `UPDATE outbox_event SET event_id = gen_random_uuid() WHERE id = $1`, events[2].Event.ID)
+	gone, err := s.Retry(t.Context(), c, events)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "keys that go on", gone, []relay.Key{events[0].Key, events[1].Key, events[2].Key})
+	same(t, "records", queryOne[[]int64](t, db, `SELECT array(SELECT id FROM outbox.failure)`), []int64{events[3].Event.ID})
 }

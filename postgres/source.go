@@ -332,10 +332,10 @@ func (s *Source) Failing(ctx context.Context, lanes []int32) ([]relay.Failing, e
 }
 
 // Retry implements [relay.Attempts].
-func (s *Source) Retry(ctx context.Context, claim relay.Claim, failed []relay.RetriedEvent) error {
+func (s *Source) Retry(ctx context.Context, claim relay.Claim, failed []relay.RetriedEvent) ([]relay.Key, error) {
 	o, err := s.now("write down failed events of")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	return o.failures.Retry(ctx, claim, failed)
 }

@@ -12,9 +12,10 @@ import (
 type Attempts interface {
 	// Failing returns the records of the given lanes, and removes those whose events are not unpublished any more.
 	Failing(ctx context.Context, lanes []int32) ([]Failing, error)
-	// Retry writes down failed attempts, and when the next ones are due, by the database's clock. After an error nothing is known of the events; one that the
-	// database refuses does not keep the others from being written down.
-	Retry(ctx context.Context, claim Claim, failed []RetriedEvent) error
+	// Retry writes down failed attempts, and when the next ones are due, by the database's clock. It returns the keys whose events are not unpublished any more, of which it
+	// writes nothing: somebody has given up, settled or removed those events meanwhile. After an error nothing is known of the events; one that the database refuses does not
+	// keep the others from being written down.
+	Retry(ctx context.Context, claim Claim, failed []RetriedEvent) (gone []Key, err error)
 	// Due returns which events of the claim's lanes are to be tried again now: their time has come, by the database's clock. It returns each only once, so that
 	// several relays do not try more often than one.
 	Due(ctx context.Context, claim Claim) ([]Failing, error)

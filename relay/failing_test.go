@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -446,4 +447,32 @@ func TestDatabaseErrorsWhileDecidingLoseNothing(t *testing.T) {
 			})
 		}
 	}
+}
+
+// An operator may give the event up between its failure and the moment when that is written down: the key waits for nothing then.
+func TestKeyWhoseFailedEventIsGoneGoesOnAtOnce(t *testing.T) {
+	inWorld(t, func(w *world) {
+		e := w.table.insert(keyA)
+		w.table.insert(keyA)
+		r := w.relay(Config{Policies: []Policy{{MaxAttempts: 2, MinBackoff: time.Hour, MaxBackoff: time.Hour}}})
+		r.publisher.fail = rejects(e)
+		r.source.before.set(func(_ context.Context, op string) error {
+			if op == "retry" {
+				w.table.mu.Lock()
+				defer w.table.mu.Unlock()
+				w.table.row(e.Ref()).published = true
+			}
+			return nil
+		})
+		r.start()
+		after(time.Minute)
+		w.wantRecords(keyA, 2)
+		if n := r.Stats().DelayedKeys; n != 0 {
+			t.Errorf("%d keys wait for their next attempts", n)
+		}
+		if _, has := w.table.record(e.Ref()); has {
+			t.Error("a failed attempt with the event that is gone was written down")
+		}
+		r.wantStopped()
+	})
 }

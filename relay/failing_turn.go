@@ -122,10 +122,7 @@ func (t *term) writeParked(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("park %d keys: %w", len(keys), err)
 	}
-	goOn := make(map[Key]struct{}, len(gone))
-	for _, key := range gone {
-		goOn[key] = struct{}{}
-	}
+	goOn := setOf(gone)
 	for _, f := range stopped {
 		t.gate.decided(f.Key)
 		if _, ok := goOn[f.Key]; ok {
@@ -142,4 +139,12 @@ func (t *term) writeParked(ctx context.Context) error {
 	t.gate.unpark(gone...)
 	t.freeSoon()
 	return nil
+}
+
+func setOf(keys []Key) map[Key]struct{} {
+	set := make(map[Key]struct{}, len(keys))
+	for _, key := range keys {
+		set[key] = struct{}{}
+	}
+	return set
 }

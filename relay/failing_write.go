@@ -45,6 +45,7 @@ func (t *term) retryLater(ctx context.Context, r retried) error {
 	return t.writeRetried(ctx)
 }
 
+// writeRetried writes down that events wait for their next attempts. A key whose event is not unpublished any more has nothing to wait for, and goes on.
 func (t *term) writeRetried(ctx context.Context) error {
 	waiting := t.toRetry
 	if len(waiting) == 0 {
@@ -55,16 +56,24 @@ func (t *term) writeRetried(ctx context.Context) error {
 	for i, r := range waiting {
 		events[i] = r.RetriedEvent
 	}
-	if err := t.source.Retry(ctx, t.keeper.current(), events); err != nil {
+	gone, err := t.source.Retry(ctx, t.keeper.current(), events)
+	if err != nil {
 		return fmt.Errorf("write down %d failed events: %w", len(events), err)
 	}
+	goOn := setOf(gone)
 	now := t.cfg.now()
 	for _, r := range waiting {
-		t.gate.delay(r.Key)
 		t.gate.decided(r.Key)
+		if _, ok := goOn[r.Key]; ok {
+			t.attempts.acked([]Ref{r.Event})
+			continue
+		}
+		t.gate.delay(r.Key)
 		t.attempts.lookAt(now.Add(r.Wait))
 		t.lines.retried.say(ctx, r.FailedEvent, "attempt", r.made, "of", r.most, "again_in", engine.Rounded(r.Wait).String())
 	}
+	t.gate.unpark(gone...)
+	t.freeSoon()
 	return nil
 }
 

@@ -101,18 +101,23 @@ func (s *fakeSource) Failing(ctx context.Context, lanes []int32) (all []Failing,
 	return all, err
 }
 
-func (s *fakeSource) Retry(ctx context.Context, c Claim, failed []RetriedEvent) error {
-	return s.call(ctx, "retry", func() error {
+func (s *fakeSource) Retry(ctx context.Context, c Claim, failed []RetriedEvent) (gone []Key, err error) {
+	err = s.call(ctx, "retry", func() error {
 		for _, e := range failed {
 			if err := s.ownsLane(c, s.table.lane(e.Key)); err != nil {
 				return err
 			}
 		}
 		for _, e := range failed {
+			if s.table.row(e.Event).published {
+				gone = append(gone, e.Key)
+				continue
+			}
 			s.table.fail(e.FailedEvent).due = time.Now().Add(e.Wait)
 		}
 		return nil
 	})
+	return gone, err
 }
 
 // dueAtOnce is how many events a fake gives at most.
