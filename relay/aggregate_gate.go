@@ -64,7 +64,7 @@ func (g *gate) follow(k *keyState, e *Event) {
 	}
 	key := e.Key()
 	g.parked[key] = struct{}{}
-	g.parking[g.lanes.of(key)]++
+	g.deciding[key]++
 	// The payload is not needed any more, and there may be many.
 	slim := &Event{ID: e.ID, EventID: e.EventID, Type: e.Type, Topic: e.Topic, PartitionKey: e.PartitionKey, Aggregate: e.Aggregate}
 	g.scope.met = append(g.scope.met, outcome{slim, errFollows})
@@ -168,7 +168,7 @@ func (g *gate) takeLoose(most int) (keys []Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.eachLoose(func(key Key) bool {
-		g.parking[g.lanes.of(key)]++
+		g.deciding[key]++
 		keys = append(keys, key)
 		return len(keys) < most
 	})
@@ -193,7 +193,7 @@ func (g *gate) freed(keys, gone []Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, key := range keys {
-		g.parking[g.lanes.of(key)]--
+		g.settleDecided(key)
 		g.unscope(key)
 	}
 	for _, key := range gone {

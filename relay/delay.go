@@ -35,8 +35,8 @@ func (g *gate) delayedKeys() int {
 func (g *gate) undecided() (n int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, keys := range g.parking {
-		n += keys
+	for _, times := range g.deciding {
+		n += times
 	}
 	return n
 }
@@ -45,7 +45,13 @@ func (g *gate) undecided() (n int) {
 func (g *gate) decided(key Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.parking[g.lanes.of(key)]--
+	g.settleDecided(key)
+}
+
+func (g *gate) settleDecided(key Key) {
+	if g.deciding[key]--; g.deciding[key] <= 0 {
+		delete(g.deciding, key)
+	}
 }
 
 // refs are the events that are in flight and will not stay so; flies tells whether one still is.

@@ -18,8 +18,8 @@ type gate struct {
 	// lanes are those of which events are admitted; gained and left are changes that the reader's goroutine has to take.
 	lanes        laneSet
 	gained, left []int32
-	// parking counts, lane by lane, the keys that have stopped and are to be parked in the database.
-	parking map[int32]int
+	// deciding are the keys that have stopped and of which the database does not know yet what becomes of them, each with how often that is so.
+	deciding map[Key]int
 	// at is the time of the call that holds mu.
 	at time.Time
 	// inFlight holds what was admitted and whose settle has not committed, or has committed while a read was on its way that may still show the
@@ -107,7 +107,7 @@ func newGate(limitEvents, limitBytes int, now func() time.Time, all int, lanes [
 		limitBytes:  limitBytes,
 		now:         now,
 		lanes:       newLaneSet(all, lanes),
-		parking:     map[int32]int{},
+		deciding:    map[Key]int{},
 		inFlight:    map[Ref]flight{},
 		keys:        map[Key]*keyState{},
 		topics:      map[string]*topicState{},

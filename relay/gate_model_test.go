@@ -261,7 +261,7 @@ func (m *gateModel) release() {
 	}
 	for key := range m.gate.parked {
 		held := m.gate.hold([]Key{key})
-		if idle, _ := m.gate.idle(held); len(idle) > 0 {
+		if idle, _, _ := m.gate.idle(held); len(idle) > 0 {
 			m.gate.unpark(key)
 		}
 		m.gate.unhold(held)

@@ -183,7 +183,7 @@ func TestGateReleasesAKeyOnce(t *testing.T) {
 // holdIdle holds a key if nothing of it is in flight.
 func holdIdle(g *gate, key Key) bool {
 	held := g.hold([]Key{key})
-	idle, _ := g.idle(held)
+	idle, _, _ := g.idle(held)
 	if len(idle) == 0 {
 		g.unhold(held)
 	}

@@ -96,8 +96,9 @@ func (g *gate) hold(keys []Key) (held []Key) {
 	return held
 }
 
-// idle returns those of the keys of which nothing is in flight, and the others.
-func (g *gate) idle(keys []Key) (idle, busy []Key) {
+// idle returns those of the keys of which nothing is in flight, those that are busy, and those that have stopped and of which is not decided: an event that is given up, or a
+// letter on its way, would be moved after what is done now.
+func (g *gate) idle(keys []Key) (idle, busy, deciding []Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	flying := make(map[Key]struct{}, len(g.inFlight))
@@ -109,11 +110,13 @@ func (g *gate) idle(keys []Key) (idle, busy []Key) {
 	for _, key := range keys {
 		if _, flies := flying[key]; flies {
 			busy = append(busy, key)
+		} else if g.deciding[key] > 0 {
+			deciding = append(deciding, key)
 		} else {
 			idle = append(idle, key)
 		}
 	}
-	return idle, busy
+	return idle, busy, deciding
 }
 
 // holding tells that keys are held for operators' requests.

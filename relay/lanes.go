@@ -85,9 +85,12 @@ func (g *gate) busy(lanes []int32) []int32 {
 	for key := range g.requested {
 		work[g.lanes.of(key)] = true
 	}
+	for key := range g.deciding {
+		work[g.lanes.of(key)] = true
+	}
 	var busy []int32
 	for _, l := range lanes {
-		if work[l] || g.parking[l] > 0 {
+		if work[l] {
 			busy = append(busy, l)
 		}
 	}

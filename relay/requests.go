@@ -51,22 +51,23 @@ func (t *term) carryOut(ctx context.Context) error {
 	return nil
 }
 
-// awaitIdle returns those of the held keys of which nothing is in flight, in a moment at the latest, and the others.
-func (t *term) awaitIdle(ctx context.Context, held []Key) (idle, busy []Key) {
+// awaitIdle returns those of the held keys of which nothing is in flight, in a moment at the latest, and nothing undecided; and the others. It waits for no decision: they are
+// made by whoever calls it.
+func (t *term) awaitIdle(ctx context.Context, held []Key) (idle, others []Key) {
 	tick := time.NewTicker(idleEvery)
 	defer tick.Stop()
-	idle, busy = t.gate.idle(held)
+	idle, busy, others := t.gate.idle(held)
 	for until := t.cfg.now().Add(idleWithin); len(busy) > 0 && t.cfg.now().Before(until); {
 		select {
 		case <-ctx.Done():
-			return idle, busy
+			return idle, append(others, busy...)
 		case <-tick.C:
 		}
-		var more []Key
-		more, busy = t.gate.idle(busy)
-		idle = append(idle, more...)
+		var more, deciding []Key
+		more, busy, deciding = t.gate.idle(busy)
+		idle, others = append(idle, more...), append(others, deciding...)
 	}
-	return idle, busy
+	return idle, append(others, busy...)
 }
 
 // keepHeld leaves keys held until they are asked about again.

@@ -124,3 +124,60 @@ func TestOnceWaitsForKeysThatAreHeldForRequests(t *testing.T) {
 		}
 	})
 }
+
+// What becomes of an event is decided beside what operators ask for. An event that was given up, mended and restored while its dead letter was on its way would be given up once
+// more when that is acknowledged, and newer ones would go out before it.
+func TestRequestsWaitForADeadLetterThatIsOnItsWay(t *testing.T) {
+	inWorld(t, func(w *world) {
+		bad := w.table.insert(keyA)
+		w.table.insert(keyA)
+		answer := newHeld()
+		r := w.relay(Config{Policies: deadLetter("dead")})
+		r.publisher.fail = rejects(bad)
+		r.publisher.holdLetter = answer.let
+		r.start()
+		w.until("failed", func() bool { return r.Stats().Errors[ClassEvent] == 1 })
+		after(time.Second)
+		w.table.requestEvent("skip", bad)
+		w.table.requestEvent("restore", bad)
+		w.table.request("retry", keyB)
+		w.until("what is about another key is carried out", func() bool { return w.table.requestsOpen() < 3 })
+		after(2 * holdFor)
+		if n := w.table.requestsOpen(); n != 2 {
+			t.Errorf("%d requests of the key are open while its letter is on its way, want both", n)
+		}
+		answer.letGo()
+		w.until("all is carried out", func() bool { return w.table.requestsOpen() == 0 })
+		w.untilPublished()
+		if dead := w.table.deadEvents(); len(dead) != 1 || dead[0].Event != bad.Ref() {
+			t.Errorf("dead events: %v, want the bad one once", dead)
+		}
+		w.wantRecords(keyA, 2)
+		r.wantStopped()
+	})
+}
+
+// The same holds for an event that is given up and whose row somebody has locked.
+func TestRequestsWaitForAnEventThatIsGivenUpAndLocked(t *testing.T) {
+	inWorld(t, func(w *world) {
+		bad := w.table.insert(keyA)
+		w.table.insert(keyA)
+		w.table.lockRows(true)
+		r := w.relay(Config{Policies: []Policy{{OnFailure: Skip}}})
+		r.publisher.fail = rejects(bad)
+		r.start()
+		after(time.Minute)
+		w.table.requestEvent("skip", bad)
+		after(time.Minute)
+		if n := w.table.requestsOpen(); n != 1 {
+			t.Errorf("%d requests of the key are open while its event cannot be moved, want one", n)
+		}
+		w.table.lockRows(false)
+		w.until("it is carried out", func() bool { return w.table.requestsOpen() == 0 })
+		w.untilPublished()
+		if n := len(w.table.deadEvents()); n != 1 {
+			t.Errorf("%d dead events, want one", n)
+		}
+		r.wantStopped()
+	})
+}

@@ -201,7 +201,7 @@ type Failures interface {
 	// registration.
 	HoldTopics(ctx context.Context, owner Owner, held []HeldTopic) error
 	// Requests carries out a part of what operators have asked for of the claim's lanes, no more than takes a moment, and goes on there the next time. ready
-	// returns those of the keys of which nothing is in flight; they are held until Requests returns. What concerns the others is left for another time, and keeps nothing
+	// returns those of the keys of which nothing is in flight, nor anything undecided; they are held until Requests returns. What concerns the others is left for another time, and keeps nothing
 	// else waiting but what was asked later of the same key: the requests of a key are carried out in their order. A call that returns no More ends the round, and the next one
 	// begins with what was left. With an error, what is said to be carried out is.
 	Requests(ctx context.Context, claim Claim, ready func([]Key) []Key) (Carried, error)

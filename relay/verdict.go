@@ -59,7 +59,7 @@ func (g *gate) fail(v *verdict, k *keyState, o outcome) {
 		if _, dup := g.parked[key]; !dup {
 			g.parked[key] = struct{}{}
 			v.failed = append(v.failed, o)
-			g.parking[g.lanes.of(key)]++
+			g.deciding[key]++
 			if g.scope != nil && g.scope.parks(o) {
 				g.scope.add(StoppedAggregate{o.event.Aggregate, key, o.event.Ref()})
 			}
