@@ -213,6 +213,15 @@ func (t *term) post(l letter) {
 	})
 }
 
+// postUnsent sends letters again that were not sent through no fault of theirs.
+func (t *term) postUnsent() {
+	unsent := t.unsent
+	t.unsent = nil
+	for _, l := range unsent {
+		t.post(l)
+	}
+}
+
 // answerLetter goes on with an event whose letter has an outcome.
 func (t *term) answerLetter(ctx context.Context, a answered) error {
 	f := a.FailedEvent
@@ -221,7 +230,7 @@ func (t *term) answerLetter(ctx context.Context, a answered) error {
 	}
 	switch ClassOf(a.err) {
 	case ClassHeld:
-		t.post(a.letter)
+		t.unsent = append(t.unsent, a.letter)
 		return nil
 	case ClassEvent, ClassTopic:
 		code, reason := ReasonOf(a.err)

@@ -159,6 +159,62 @@ func TestLetterIsSentAgainByTheNextClient(t *testing.T) {
 	})
 }
 
+// heldLetters has letters not sent through no fault of their own until the time has come; a relay that sends them again without a pause has them taken.
+func (w *world) heldLetters(r *running, until time.Time) (told *atomic.Int64) {
+	told = new(atomic.Int64)
+	r.publisher.failLetter = func(Letter) error {
+		if n := told.Add(1); n < 1000 && time.Now().Before(until) {
+			return failure(ClassHeld)
+		}
+		return nil
+	}
+	return told
+}
+
+func TestLetterThatWasNotSentGoesAgainWithEachLook(t *testing.T) {
+	inWorld(t, func(w *world) {
+		bad := w.table.insert(keyA)
+		w.table.insert(keyA)
+		r := w.relay(Config{LookInterval: time.Second, Policies: deadLetter("dead")})
+		r.publisher.fail = rejects(bad)
+		told := w.heldLetters(r, time.Now().Add(10*time.Second))
+		r.start()
+		w.untilPublished()
+		r.wantStopped()
+		w.wantRecords(keyA, 2)
+		if n := told.Load(); n < 5 || n > 12 {
+			t.Errorf("%d letters tried in 10 s, want one a second", n)
+		}
+	})
+}
+
+func TestStopLeavesALetterThatIsNotSentToTheNextRelay(t *testing.T) {
+	inWorld(t, func(w *world) {
+		bad := w.table.insert(keyA)
+		first := w.relay(Config{Policies: deadLetter("dead")})
+		first.publisher.fail = rejects(bad)
+		told := w.heldLetters(first, time.Now().Add(time.Hour))
+		first.start()
+		w.until("a letter is tried", func() bool { return told.Load() > 0 })
+		began := time.Now()
+		first.wantStopped()
+		if took := time.Since(began); took > time.Second || told.Load() > 10 {
+			t.Errorf("the stop took %s, and %d letters were tried", took, told.Load())
+		}
+		if n := len(w.table.deadEvents()) + len(w.table.parkedKeys()); n > 0 || w.table.open() != 1 {
+			t.Errorf("%d dead or parked, %d unpublished; want the event as it was", n, w.table.open())
+		}
+		next := w.relay(Config{Policies: deadLetter("dead")})
+		next.publisher.fail = rejects(bad)
+		next.start()
+		w.untilPublished()
+		next.wantStopped()
+		if len(w.table.deadEvents()) != 1 {
+			t.Errorf("dead events: %+v, want the one", w.table.deadEvents())
+		}
+	})
+}
+
 func TestSkippedEventIsKeptWithItsReason(t *testing.T) {
 	inWorld(t, func(w *world) {
 		bad := w.table.insert(keyA)

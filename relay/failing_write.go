@@ -21,6 +21,8 @@ type decided struct {
 	locked []burying
 	// giving are the keys of which events are given up; nil while there are none.
 	giving map[Key]*givenUp
+	// unsent are letters that were not sent through no fault of theirs: the next look sends them again. A stop leaves them, and their events, to the next relay.
+	unsent []letter
 }
 
 // burying is an event that is to be moved.

@@ -53,6 +53,7 @@ func (t *term) housekeep(stop, work, finish context.Context) error {
 			probe.ask(ctx)
 			t.lines.tick(ctx)
 			t.letGo()
+			t.postUnsent()
 			err = errors.Join(t.tryAgain(ctx), t.buryLocked(finish), t.freeFollowers(ctx), held.write(ctx))
 		}
 		if err != nil && ctx.Err() == nil {
