@@ -49,22 +49,12 @@ func (l *leases) Look(ctx context.Context, owner relay.Owner) (relay.View, error
 
 // Report implements [relay.Leases]. The proof of an earlier time that arrives late takes nothing back.
 func (l *leases) Report(ctx context.Context, owner relay.Owner, r relay.Report) error {
-	var proved *int64
-	if r.Proved > 0 {
-		us := r.Proved.Microseconds()
-		proved = &us
-	}
-	var silent *int64
-	if r.Silent > 0 {
-		us := r.Silent.Microseconds()
-		silent = &us
-	}
 	err := l.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, `
 UPDATE outbox.relay SET seen_at = clock_timestamp(), standing = greatest(standing, $3::smallint),
     proved_at = greatest(proved_at, clock_timestamp() - $4::bigint * interval '1 microsecond'),
     silent_since = clock_timestamp() - $5::bigint * interval '1 microsecond'
-WHERE source = $1 AND owner = $2`, l.row.id, owner.ID, int16(r.Standing), proved, silent)
+WHERE source = $1 AND owner = $2`, l.row.id, owner.ID, int16(r.Standing), orNull(r.Proved), orNull(r.Silent))
 		return err
 	})
 	switch {
@@ -74,6 +64,33 @@ WHERE source = $1 AND owner = $2`, l.row.id, owner.ID, int16(r.Standing), proved
 		return fmt.Errorf("report to the relays of %s: %w", l.row.table, err)
 	}
 	return nil
+}
+
+// StandBy implements [relay.Leases].
+func (l *leases) StandBy(ctx context.Context, owner relay.Owner, ttl time.Duration, r relay.Report) error {
+	err := inTx(ctx, l.db, func(ctx context.Context, tx pgx.Tx) error {
+		if err := register(ctx, tx, l.row.id, owner, ttl); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `
+UPDATE outbox.relay SET standing = 0, proved_at = greatest(proved_at, clock_timestamp() - $3::bigint * interval '1 microsecond'),
+    silent_since = clock_timestamp() - $4::bigint * interval '1 microsecond'
+WHERE source = $1 AND owner = $2`, l.row.id, owner.ID, orNull(r.Proved), orNull(r.Silent))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("stand by at %s: %w", l.row.table, err)
+	}
+	return nil
+}
+
+// orNull is a time in microseconds, and NULL for none.
+func orNull(d time.Duration) *int64 {
+	if d <= 0 {
+		return nil
+	}
+	us := d.Microseconds()
+	return &us
 }
 
 // renewSQL prolongs the lanes that are still the owner's at the given epochs, all or none.

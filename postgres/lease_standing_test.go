@@ -177,3 +177,45 @@ func TestAReportToAReadOnlyServerEndsTheTerm(t *testing.T) {
 		t.Errorf("Report = %v, want ErrServerChanged", err)
 	}
 }
+
+func standBy(t *testing.T, s *Source, o relay.Owner, r relay.Report) {
+	t.Helper()
+	if err := s.StandBy(t.Context(), o, ttl, r); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// It is there, Kafka does not answer it, and nobody makes room for it, whatever it was before.
+func TestARelayThatStandsByIsSeenAndHasNoShare(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	a, c := working(t, db)
+	b, ob := openSource(t, db, Config{}), owner("b")
+	for _, before := range []string{"nothing", "tried"} {
+		if before == "tried" {
+			reclaim(t, b, relay.Claim{Owner: ob})
+			report(t, b, ob, relay.StandingTried, time.Hour)
+			same(t, "relays that share while it is tried", look(t, a, c.Owner).Relays, 2)
+		}
+		standBy(t, b, ob, relay.Report{Standing: relay.StandingTried, Proved: time.Hour, Silent: time.Hour})
+		same(t, "the view of the one that works, of one that was "+before, look(t, a, c.Owner), relay.View{Relays: 1})
+		same(t, "its lanes", reclaim(t, a, c), c)
+		st, err := a.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(st.Relays) != 2 {
+			t.Fatalf("relays seen: %+v, want two", st.Relays)
+		}
+		r := st.Relays[1]
+		if ago := st.At.Sub(r.SilentSince); r.ID != ob.ID || r.Remaining <= 0 || ago < time.Hour || ago > time.Hour+time.Minute {
+			t.Errorf("the relay that stands by, was %s: %+v, silent for %s; want it alive, and silent for an hour", before, r, ago)
+		}
+	}
+	standBy(t, b, ob, relay.Report{})
+	same(t, "relays whose Kafka is silent when it answers again", queryOne[int](t, db, `SELECT count(*) FROM outbox.relay WHERE silent_since IS NOT NULL`), 0)
+	if err := b.Leave(t.Context(), relay.Claim{Owner: ob}); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "relays when it has left", queryOne[[]string](t, db, `SELECT array(SELECT name FROM outbox.relay)`), []string{"working"})
+}

@@ -209,13 +209,13 @@ SELECT done_at, coalesce(outcome, ''), coalesce(error, '') FROM outbox.request W
 // standInName is what a command is called while it has the lanes; it has no version.
 const standInName = "operator"
 
-// standIn carries out the open requests when no relay is alive to do it: as the owner of the lanes, or beside relays that compete for rows. Of a parked
-// key nothing is in flight then.
+// standIn carries out the open requests when no relay is alive to do it, or only such as stand by and take no lanes: as the owner of the lanes, or beside relays that compete
+// for rows. Of a parked key nothing is in flight then.
 func (o *Operator) standIn(ctx context.Context, row sourceRow) error {
 	var leased, competing bool
 	err := o.pool.QueryRow(ctx, `
 SELECT EXISTS (SELECT FROM outbox.lane WHERE source = $1 AND expires_at > clock_timestamp())
-    OR EXISTS (SELECT FROM outbox.relay WHERE source = $1 AND mode = 'leased' AND expires_at > clock_timestamp()),
+    OR EXISTS (SELECT FROM outbox.relay WHERE source = $1 AND mode = 'leased' AND standing > 0 AND expires_at > clock_timestamp()),
        EXISTS (SELECT FROM outbox.relay WHERE source = $1 AND mode = 'competing' AND expires_at > clock_timestamp())`, row.id).Scan(&leased, &competing)
 	if err != nil || leased {
 		return err

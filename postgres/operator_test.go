@@ -57,6 +57,16 @@ func TestTheCommandDoesItWhenNoRelayIsAlive(t *testing.T) {
 	}
 }
 
+func TestTheCommandDoesItWhileARelayOnlyStandsBy(t *testing.T) {
+	t.Parallel()
+	db, s, c, _ := stopped(t)
+	expire(t, db)
+	standBy(t, s, c.Owner, relay.Report{Silent: time.Hour})
+	if out := ask(t, newOperator(t, db), VerbSkip); out.Problem != "" || out.At.IsZero() {
+		t.Errorf("outcome = %+v, want it done", out)
+	}
+}
+
 func TestTheCommandLeavesItToALiveRelay(t *testing.T) {
 	t.Parallel()
 	db, s, c, _ := stopped(t)

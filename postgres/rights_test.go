@@ -89,6 +89,9 @@ func TestTheLeastRightsSuffice(t *testing.T) {
 			if err := s.Report(t.Context(), o, relay.Report{Standing: relay.StandingTried, Proved: ttl}); err != nil {
 				t.Error(err)
 			}
+			if err := s.StandBy(t.Context(), o, ttl, relay.Report{Silent: ttl}); err != nil {
+				t.Error(err)
+			}
 			if _, err := s.Backlog(t.Context()); err != nil {
 				t.Error(err)
 			}

@@ -247,6 +247,15 @@ func (s *Source) Report(ctx context.Context, owner relay.Owner, r relay.Report) 
 	return o.leases.Report(ctx, owner, r)
 }
 
+// StandBy implements [relay.Leases].
+func (s *Source) StandBy(ctx context.Context, owner relay.Owner, ttl time.Duration, r relay.Report) error {
+	o, err := s.now("stand by at")
+	if err != nil {
+		return err
+	}
+	return o.leases.StandBy(ctx, owner, ttl, r)
+}
+
 // Look implements [relay.Leases].
 func (s *Source) Look(ctx context.Context, owner relay.Owner) (relay.View, error) {
 	o, err := s.now("look at the lanes of")

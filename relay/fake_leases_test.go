@@ -91,6 +91,17 @@ func (s *fakeSource) Report(ctx context.Context, owner Owner, r Report) error {
 	})
 }
 
+func (s *fakeSource) StandBy(ctx context.Context, owner Owner, ttl time.Duration, r Report) error {
+	return s.call(ctx, "stand by", func() error {
+		me := s.table.register(owner.ID, ttl)
+		me.standing, me.silent = StandingNew, r.Silent
+		if at := time.Now().Add(-r.Proved); r.Proved > 0 && at.After(me.proved) {
+			me.proved = at
+		}
+		return nil
+	})
+}
+
 func (s *fakeSource) Claim(ctx context.Context, owner Owner, ttl time.Duration, held Claim) (c Claim, err error) {
 	err = s.call(ctx, "claim", func() error {
 		if err := s.owns(held); err != nil {

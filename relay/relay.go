@@ -129,6 +129,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		r.noteReason(err)
 		pause := r.pauseAfter(wait)
 		r.complain(err, pause)
+		r.showCutOff(ctx)
 		select {
 		case <-ctx.Done():
 			return r.left()
@@ -222,8 +223,10 @@ func (r *Relay) openSource(ctx context.Context) (SourceInfo, error) {
 func (r *Relay) provePublisher(ctx context.Context) error {
 	attempt, cancel := r.attempt(ctx)
 	defer cancel()
+	asked := r.cfg.now()
 	if err := r.publisher.Open(attempt); err != nil {
 		r.countError(ClassOf(err))
+		r.noteUnanswered(asked)
 		return fmt.Errorf("open publisher: %w", err)
 	}
 	r.noteProof()

@@ -105,8 +105,11 @@ type Leases interface {
 	// one that gave them, ErrServerChanged. With none, every lane gets a higher epoch, those that are the owner's already too: what it has sent before
 	// and has had no answer to, and which arrives late, has no effect any more.
 	Claim(ctx context.Context, owner Owner, ttl time.Duration, held Claim) (Claim, error)
-	// Report writes down what a registered owner has shown of itself. Its standing never falls; it begins with [StandingNew] at each registration.
+	// Report writes down what a registered owner has shown of itself. Its standing does not fall by that; it begins with [StandingNew] at each registration.
 	Report(ctx context.Context, owner Owner, r Report) error
+	// StandBy registers an owner for ttl that could not use lanes now: it is seen, with what it says of Kafka, gets none, and counts for nobody whatever it has shown
+	// before: its standing is [StandingNew]. Lanes that it may still have are not prolonged.
+	StandBy(ctx context.Context, owner Owner, ttl time.Duration, r Report) error
 	// Look tells, by reading alone, how the lanes are shared out and whether anybody wants something.
 	Look(ctx context.Context, owner Owner) (View, error)
 	// Renew prolongs every lane of the claim, and the owner's registration. ErrLeaseLost means that one of them is no longer this owner's, for

@@ -91,6 +91,28 @@ func (r *Relay) noteProof() {
 	}
 }
 
+// noteUnanswered remembers that the brokers did not answer a question that was asked at the time.
+func (r *Relay) noteUnanswered(asked time.Time) { r.unanswered.CompareAndSwap(nil, &asked) }
+
+// standBy shows a relay that cannot work now: else nobody would see that it is there, and why it does nothing. What it shows is worth no failure.
+func (r *Relay) standBy(ctx context.Context) {
+	attempt, cancel := r.attempt(ctx)
+	defer cancel()
+	rep := r.report(StandingNew)
+	rep.Silent = r.unheard()
+	r.registered, r.lease, r.standing = true, Claim{Owner: r.owner}, StandingNew
+	if err := r.source.StandBy(attempt, r.owner, r.cfg.LeaseTTL, rep); err != nil {
+		r.cfg.Logger.Debug("show that the relay stands by", "error", err)
+	}
+}
+
+// showCutOff has a relay stand by whose brokers do not answer. One that has resigned still has its lanes, and is seen with them until it hands them back.
+func (r *Relay) showCutOff(ctx context.Context) {
+	if r.unanswered.Load() != nil && !r.resigned {
+		r.standBy(ctx)
+	}
+}
+
 // noteTopic remembers a topic that can be published to.
 func (r *Relay) noteTopic(name string) {
 	if last := r.topic.Load(); last == nil || *last != name {
@@ -121,7 +143,7 @@ func (p *prober) ask(ctx context.Context) {
 	defer cancel()
 	if _, err := p.publisher.CheckTopics(ctx, []string{*topic}); err != nil {
 		p.cfg.Logger.Debug("ask the brokers whether they are there", "error", err)
-		p.unanswered.CompareAndSwap(nil, &now)
+		p.noteUnanswered(now)
 		return
 	}
 	p.noteProof()
@@ -154,10 +176,15 @@ func (t *term) noteResignation() {
 // leftLying is how many looks in a row have to find free lanes for nobody else to take them.
 const leftLying = 3
 
-// standBack waits until the relay may claim again after a resignation, or until lanes are left lying: it does not register meanwhile, so that nobody makes
-// room for it.
+// standBack waits until the relay may claim again after a resignation, or until lanes are left lying. It only stands by meanwhile, so that nobody makes room
+// for it.
 func (r *Relay) standBack(ctx context.Context) error {
+	var shown time.Time
 	for free := 0; free < leftLying && r.cfg.now().Before(r.holdBack); {
+		if now := r.cfg.now(); now.Sub(shown) >= r.reportEvery() {
+			r.standBy(ctx)
+			shown = now
+		}
 		r.counters.lastTurn.Store(r.cfg.now().UnixNano())
 		v, err := r.tryLook(ctx)
 		if err != nil {

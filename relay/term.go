@@ -235,6 +235,7 @@ func (t *term) readParked(ctx context.Context, lanes []int32) error {
 func (t *term) openPublisher(ctx context.Context) error {
 	attempt, cancel := t.attempt(ctx)
 	defer cancel()
+	asked := t.cfg.now()
 	err := t.publisher.Open(attempt)
 	if t.keeper.expired() {
 		t.publisher.Destroy()
@@ -242,6 +243,7 @@ func (t *term) openPublisher(ctx context.Context) error {
 	}
 	if err != nil {
 		t.countError(ClassOf(err))
+		t.noteUnanswered(asked)
 		return fmt.Errorf("open publisher: %w", err)
 	}
 	t.noteProof()
