@@ -37,5 +37,6 @@
 //   - A row that is in Kafka and cannot be marked (a constraint, a trigger) holds its key until the relay is started again.
 //   - Kafka does not answer for PublishTimeout: the client is destroyed, so that nothing is in flight any more, what was acknowledged is marked, and the
 //     rows are let go; a transaction that stays open for as long as an outage takes would keep VACUUM from its work.
+//   - Kafka cannot be reached at all: the relay is registered nevertheless, so that it is seen, with since when Kafka is silent to it.
 //   - The transaction breaks while Kafka has its events: the client is destroyed at once, for another relay may take the rows.
 package competing

@@ -12,11 +12,11 @@ import (
 	"github.com/outbox-relay/outbox/relay"
 )
 
-// silence keeps the cluster from handling produce requests until the function that it returns is called; each that has arrived is counted.
-func (w *world) silence() (arrived func() int, heal func()) {
+// silence keeps the cluster from handling requests of a kind until the function that it returns is called; each that has arrived is counted.
+func (w *world) silence(kind kmsg.Key) (arrived func() int, heal func()) {
 	requests := make(chan struct{}, 1000)
 	healed := make(chan struct{})
-	w.cluster.ControlKey(kmsg.Produce.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
+	w.cluster.ControlKey(kind.Int16(), func(kmsg.Request) (kmsg.Response, error, bool) {
 		select {
 		case <-healed:
 			return nil, nil, false
@@ -45,7 +45,7 @@ func (w *world) free() int {
 func TestRowsAreLockedUntilTheyAreMarked(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	arrived, heal := w.silence()
+	arrived, heal := w.silence(kmsg.Produce)
 	w.fill(80)
 	w.start(w.relay(competing.Config{BatchSize: 50}))
 	w.eventually("Kafka is asked", func() bool { return arrived() > 0 })
@@ -60,7 +60,7 @@ func TestRowsAreLockedUntilTheyAreMarked(t *testing.T) {
 func TestAnOutageLetsTheRowsGoInTime(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	arrived, heal := w.silence()
+	arrived, heal := w.silence(kmsg.Produce)
 	w.fill(10)
 	r := w.relay(competing.Config{PublishTimeout: 200 * time.Millisecond})
 	w.start(r)
@@ -74,7 +74,7 @@ func TestAnOutageLetsTheRowsGoInTime(t *testing.T) {
 func TestAStopDuringAnOutageEndsInTimeAndSaysWhatItLeaves(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	arrived, _ := w.silence()
+	arrived, _ := w.silence(kmsg.Produce)
 	w.fill(10)
 	r := w.relay(competing.Config{DrainTimeout: 50 * time.Millisecond})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -21,6 +21,10 @@ type registration struct {
 	now     func() time.Time
 	// publisher is silent from the deadline on by its own clock, also when the whole process stands still until then, and is destroyed by a timer.
 	publisher silencer
+	// silent is for how long Kafka has been silent.
+	silent func() time.Duration
+	// reported tells that a silence was reported last; the registration's own goroutine touches it.
+	reported bool
 
 	mu sync.Mutex
 	// deadline is when the relay must be silent.
@@ -120,11 +124,25 @@ func (g *registration) run(ctx context.Context) error {
 		if !g.extend(sent) {
 			return g.tooLate()
 		}
+		g.report(ctx)
 	}
 }
 
 func (g *registration) tooLate() error {
 	return fmt.Errorf("renew registration: not renewed within %s: %w", engine.Rounded(g.silence), relay.ErrLeaseLost)
+}
+
+// report says for how long Kafka has been silent, and once that it answers again. It is worth no failure: what is wrong with the database is the next renewal's.
+func (g *registration) report(ctx context.Context) {
+	silent := g.silent()
+	if silent == 0 && !g.reported {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, g.remaining())
+	defer cancel()
+	if g.source.Report(ctx, g.owner, silent) == nil {
+		g.reported = silent > 0
+	}
 }
 
 func (g *registration) renew(ctx context.Context) error {

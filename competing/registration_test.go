@@ -19,7 +19,8 @@ func (r registrar) Register(context.Context, relay.Owner, time.Duration) error {
 func (r registrar) Renew(ctx context.Context, _ relay.Owner, _ time.Duration) error {
 	return r.renew(ctx)
 }
-func (r registrar) Withdraw(context.Context, relay.Owner) error { return nil }
+func (r registrar) Report(context.Context, relay.Owner, time.Duration) error { return nil }
+func (r registrar) Withdraw(context.Context, relay.Owner) error              { return nil }
 
 // silenced is a publisher that notes when it is silenced.
 type silenced struct {
@@ -52,6 +53,7 @@ func keep(t *testing.T, renew func(context.Context) error) (o outcome) {
 		p := &silenced{since: began}
 		g := &registration{
 			source: registrar{renew}, ttl: 15 * time.Second, silence: 9 * time.Second, now: time.Now, publisher: p,
+			silent: func() time.Duration { return 0 },
 		}
 		if err := g.register(t.Context()); err != nil {
 			t.Fatal(err)

@@ -33,6 +33,11 @@ type Relay struct {
 	// unknown is how many events the last term left behind with a destroyed client, and quietUntil until when they may still reach Kafka.
 	unknown    int
 	quietUntil time.Time
+	// shown tells that the relay is registered to be seen alone: it waits for Kafka.
+	shown bool
+	// topic is the one of the last acknowledged event, asked when Kafka was asked for it last.
+	topic string
+	asked time.Time
 }
 
 // New makes a relay that publishes the events of source through publisher. The error names every setting that is wrong.
@@ -68,6 +73,7 @@ const (
 func (r *Relay) Run(ctx context.Context) error {
 	defer r.source.Close()
 	defer r.publisher.Destroy()
+	defer r.hide(ctx)
 	r.started = r.cfg.now()
 	wait := minBackoff
 	for {
@@ -153,11 +159,12 @@ func (r *Relay) term(ctx context.Context) error {
 	}
 	g := &registration{
 		source: r.source, owner: r.owner, ttl: r.cfg.LeaseTTL, silence: engine.Silence(r.cfg.LeaseTTL, r.publisher.MaxDelay()),
-		now: r.cfg.now, publisher: r.publisher,
+		now: r.cfg.now, publisher: r.publisher, silent: r.silent, reported: true,
 	}
 	if err := r.try(ctx, g.register); err != nil {
 		return err
 	}
+	r.shown = false
 	r.cfg.Logger.Warn("competing: events of one key can overtake each other; for order, stop all competing relays and use mode leased",
 		"table", info.Name, "batch_size", r.cfg.BatchSize)
 	r.opened, r.unknown = true, 0
@@ -173,10 +180,14 @@ func (r *Relay) open(ctx context.Context) (info relay.SourceInfo, err error) {
 		return info, fmt.Errorf("open source: %w", err)
 	}
 	engine.Warn(r.cfg.Logger, info.Name, info.Warnings, r.warned)
+	asked := r.cfg.now()
 	if err := r.try(ctx, r.publisher.Open); err != nil {
 		r.counters.failed(relay.ClassOf(err))
+		r.counters.noteUnanswered(asked)
+		r.showCutOff(ctx)
 		return info, fmt.Errorf("open publisher: %w", err)
 	}
+	r.counters.noteAnswer()
 	return info, nil
 }
 

@@ -37,6 +37,8 @@ type Registrar interface {
 	Register(ctx context.Context, owner relay.Owner, ttl time.Duration) error
 	// Renew prolongs the registration. relay.ErrLeaseLost means that it has run out.
 	Renew(ctx context.Context, owner relay.Owner, ttl time.Duration) error
+	// Report writes down for how long Kafka has answered a registered owner nothing; 0 when it answers.
+	Report(ctx context.Context, owner relay.Owner, silent time.Duration) error
 	// Withdraw ends the registration, so that relays that lease lanes need not wait.
 	Withdraw(ctx context.Context, owner relay.Owner) error
 }

@@ -13,8 +13,10 @@ type counters struct {
 	inFlight, outstanding         atomic.Int64
 	// since is when what is outstanding was handed over, in nanoseconds of Unix.
 	since, lastAck, lastTurn atomic.Int64
-	leading                  atomic.Bool
-	lastError                atomic.Pointer[error]
+	// unanswered is since when Kafka does not answer what is asked, in the same way; 0 when it answers.
+	unanswered atomic.Int64
+	leading    atomic.Bool
+	lastError  atomic.Pointer[error]
 }
 
 func (c *counters) turned(now time.Time) { c.lastTurn.Store(now.UnixNano()) }
@@ -30,6 +32,7 @@ func (c *counters) answered(now time.Time, err error) {
 	c.outstanding.Add(-1)
 	if err == nil {
 		c.published.Add(1)
+		c.noteAnswer()
 		c.lastAck.Store(now.UnixNano())
 	}
 }
@@ -56,9 +59,7 @@ func (r *Relay) Stats() relay.Stats {
 		s.LastError = *e
 	}
 	s.HeldKeys, s.HeldTopics = r.held.count()
-	if s.Outstanding > 0 {
-		s.Silent = r.cfg.now().Sub(unixNano(max(c.since.Load(), c.lastAck.Load())))
-	}
+	s.Silent = c.waiting(r.cfg.now())
 	s.Stalled = s.Silent >= r.cfg.StallTimeout
 	return s
 }

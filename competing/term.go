@@ -81,6 +81,7 @@ func (t *term) passes() error {
 			}
 		}
 		t.watch()
+		t.ask()
 		select {
 		case <-t.stop.Done():
 		case <-time.After(min(idle, t.cfg.PollInterval)):
@@ -133,6 +134,7 @@ func (t *term) learn(answers []answer) (unknown error) {
 	for _, a := range answers {
 		if a.err == nil {
 			t.held.acked(a.event)
+			t.topic = a.event.Topic
 			continue
 		}
 		class := relay.ClassOf(a.err)
@@ -160,6 +162,7 @@ func (t *term) learn(answers []answer) (unknown error) {
 		}
 	}
 	if unknown != nil {
+		t.counters.noteUnanswered(unixNano(t.counters.since.Load()))
 		t.quietUntil = t.cfg.now().Add(t.publisher.MaxDelay())
 	}
 	return unknown

@@ -125,6 +125,11 @@ func (c *Competing) Renew(ctx context.Context, owner relay.Owner, ttl time.Durat
 	return c.registrations("renew", func(r *competitors) error { return r.Renew(ctx, owner, ttl) })
 }
 
+// Report implements [competing.Registrar].
+func (c *Competing) Report(ctx context.Context, owner relay.Owner, silent time.Duration) error {
+	return c.registrations("report", func(r *competitors) error { return r.Report(ctx, owner, silent) })
+}
+
 // Withdraw implements [competing.Registrar].
 func (c *Competing) Withdraw(ctx context.Context, owner relay.Owner) error {
 	return c.registrations("withdraw", func(r *competitors) error { return r.Withdraw(ctx, owner) })

@@ -145,6 +145,20 @@ func (c *competitors) Renew(ctx context.Context, owner relay.Owner, ttl time.Dur
 	return nil
 }
 
+// Report writes down for how long Kafka has been silent to the owner; 0 when it answers.
+func (c *competitors) Report(ctx context.Context, owner relay.Owner, silent time.Duration) error {
+	err := c.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, `
+UPDATE outbox.relay SET seen_at = clock_timestamp(), silent_since = clock_timestamp() - $3::bigint * interval '1 microsecond'
+WHERE source = $1 AND owner = $2 AND mode = 'competing'`, c.row.id, owner.ID, orNull(silent))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("report to the relays of %s: %w", c.row.table, err)
+	}
+	return nil
+}
+
 // Withdraw ends the registration. Withdrawing one that is not there does nothing.
 func (c *competitors) Withdraw(ctx context.Context, owner relay.Owner) error {
 	err := c.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {

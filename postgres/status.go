@@ -78,7 +78,7 @@ type RelayStatus struct {
 	SeenAt    time.Time
 	// Remaining is how long the relay counts as alive unless it says so again; zero or less when it is dead.
 	Remaining time.Duration
-	// SilentSince is since when Kafka answers nothing to it, as far as it has said; zero when Kafka answers. Competing relays do not say it.
+	// SilentSince is since when Kafka answers nothing to it, as far as it has said; zero when Kafka answers.
 	SilentSince time.Time
 }
 

@@ -3,6 +3,8 @@ package relay
 import (
 	"testing"
 	"time"
+
+	"github.com/outbox-relay/outbox/internal/engine"
 )
 
 // Operators look at the reports: they must not be told for seconds that Kafka is away when the log says that it is back.
@@ -18,7 +20,7 @@ func TestTheEndOfASilenceIsReportedAtTheNextLook(t *testing.T) {
 			w.table.insert(keyA)
 			// Each round ends at another place between two reports.
 			after(20*time.Second + time.Duration(round)*1100*time.Millisecond)
-			if w.table.silent(r.owner.ID) < worthReporting {
+			if w.table.silent(r.owner.ID) < engine.WorthReporting {
 				t.Fatalf("round %d: the silence was not reported", round)
 			}
 			n.heal()

@@ -3,6 +3,8 @@ package relay
 import (
 	"testing"
 	"time"
+
+	"github.com/outbox-relay/outbox/internal/engine"
 )
 
 // What is outstanding shows a silence, and so does a question while nothing is; an answer ends it.
@@ -25,8 +27,8 @@ func TestARelayReportsThatKafkaIsSilent(t *testing.T) {
 					w.table.insert(keyA)
 				}
 				after(14 * time.Second)
-				if got := silent(); got < worthReporting {
-					t.Errorf("silent for %s after 14 s, want %s or more", got, worthReporting)
+				if got := silent(); got < engine.WorthReporting {
+					t.Errorf("silent for %s after 14 s, want %s or more", got, engine.WorthReporting)
 				}
 				n.heal()
 				w.until("it answers", func() bool { return silent() == 0 })

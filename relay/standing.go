@@ -5,16 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/outbox-relay/outbox/internal/engine"
 )
 
 // A relay is counted by the others only when it has shown itself: a process that crashes again and again must not take their lanes away, and one that cannot
 // publish must not keep lanes from one that can.
 
-// mostReportEvery bounds how old a relay's report may be with a long lease.
-const mostReportEvery = 5 * time.Second
-
 // reportEvery is how often a relay says what it has shown, once it is tried.
-func (r *Relay) reportEvery() time.Duration { return min(r.cfg.LeaseTTL/3, mostReportEvery) }
+func (r *Relay) reportEvery() time.Duration { return engine.ReportEvery(r.cfg.LeaseTTL) }
 
 // report is what the relay can say of itself now.
 func (r *Relay) report(s Standing) Report {
@@ -22,14 +21,11 @@ func (r *Relay) report(s Standing) Report {
 	if at := r.proved.Load(); at != nil {
 		rep.Proved = max(time.Microsecond, r.cfg.now().Sub(*at))
 	}
-	if silent := r.unheard(); silent >= worthReporting {
+	if silent := r.unheard(); silent >= engine.WorthReporting {
 		rep.Silent = silent
 	}
 	return rep
 }
-
-// worthReporting is from when on silence is reported: an acknowledgement may take a while, and a report is looked at for as long as it is the last.
-const worthReporting = 3 * time.Second
 
 // unheard is for how long Kafka has answered nothing: neither events that are outstanding nor the question that is asked while none are.
 func (r *Relay) unheard() (silent time.Duration) {
@@ -56,7 +52,7 @@ func (r *Relay) tryReport(ctx context.Context, s Standing) error {
 // showUp reports when it is time to: at each look until this relay has worked with its lanes, and at once when Kafka falls silent or answers again: whoever looks at an
 // incident must not be told of an outage that is over.
 func (s *share) showUp(ctx context.Context, now time.Time) error {
-	silent := s.unheard() >= worthReporting
+	silent := s.unheard() >= engine.WorthReporting
 	if s.standing == StandingTried && silent == s.silent && now.Sub(s.reported) < s.reportEvery() {
 		return nil
 	}
