@@ -40,7 +40,7 @@ type Config struct {
 	StartTimeout time.Duration
 	// StallTimeout is after how long without an acknowledgement, with events outstanding, publishing counts as stalled. Default 15 s.
 	StallTimeout time.Duration
-	// Topics are names that must exist when the relay starts.
+	// Topics are names that must exist when the relay starts, or 5 s later at the latest.
 	Topics []string
 	// Once makes Run end when a pass finds no row that it could take.
 	Once bool

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -207,20 +205,16 @@ func (r *Relay) checkTopics(ctx context.Context) error {
 	if r.opened || len(r.cfg.Topics) == 0 {
 		return nil
 	}
-	var found map[string]error
+	var missing error
 	err := r.try(ctx, func(ctx context.Context) (err error) {
-		found, err = r.publisher.CheckTopics(ctx, r.cfg.Topics)
+		missing, err = engine.MissingTopics(ctx, r.cfg.Topics, r.publisher.CheckTopics)
 		return err
 	})
 	if err != nil {
 		return fmt.Errorf("check topics: %w", err)
 	}
-	var problems []error
-	for _, name := range slices.Sorted(maps.Keys(found)) {
-		problems = append(problems, found[name])
-	}
-	if err := errors.Join(problems...); err != nil {
-		return &stopError{fmt.Errorf("%w: topics that must exist: %w", relay.ErrConfiguration, err)}
+	if missing != nil {
+		return &stopError{fmt.Errorf("%w: topics that must exist: %w", relay.ErrConfiguration, missing)}
 	}
 	return nil
 }

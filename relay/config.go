@@ -44,7 +44,7 @@ type Config struct {
 	// Policies say what becomes of events that cannot be published; the first whose pattern is the event's topic counts. Without one, and by default, the event's
 	// key is parked.
 	Policies []Policy
-	// Topics are names that must exist when the relay starts.
+	// Topics are names that must exist when the relay starts, or 5 s later at the latest.
 	Topics []string
 	// Once makes Run end when everything is published that was committed when it began and can be.
 	Once bool

@@ -74,8 +74,9 @@ type keyState struct {
 
 type topicState struct {
 	outstanding int
-	// err is why the topic is held; nil when it is not.
-	err error
+	// err is why the topic is held, since when; nil when it is not.
+	err   error
+	since time.Time
 	// ready tells that a held topic was found in order again: it is released when nothing of it is outstanding.
 	ready bool
 	// paused tells that an operator keeps it back.

@@ -1,6 +1,9 @@
 package relay
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // What is held: keys that are parked or spilled, topics that cannot be published to, and what is paused. Held events are not kept in memory. When
 // the reason is over, the key or topic is released: the reader's goroutine takes it and reads it again from its oldest event on.
@@ -46,6 +49,19 @@ func (g *gate) topicErrors() map[string]error {
 		}
 	}
 	return errs
+}
+
+// missing returns since when each topic is held that was not found in order meanwhile.
+func (g *gate) missing() map[string]time.Time {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	since := map[string]time.Time{}
+	for name, t := range g.topics {
+		if t.err != nil && !t.ready {
+			since[name] = t.since
+		}
+	}
+	return since
 }
 
 // known tells that the gate has the event, or had it when a read began that has not ended.

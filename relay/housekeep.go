@@ -54,6 +54,9 @@ func (t *term) housekeep(stop, work, finish context.Context) error {
 			t.lines.tick(ctx)
 			t.letGo()
 			t.postUnsent()
+			if t.mayAppear() {
+				t.checkTopics(ctx)
+			}
 			err = errors.Join(t.tryAgain(ctx), t.buryLocked(finish), t.freeFollowers(ctx), held.write(ctx))
 		}
 		if err != nil && ctx.Err() == nil {
@@ -142,7 +145,7 @@ func (t *term) gaining() bool {
 // checkTopics releases the held topics that are in order again.
 func (t *term) checkTopics(ctx context.Context) {
 	held := slices.Sorted(maps.Keys(t.gate.topicErrors()))
-	if len(held) == 0 || t.cfg.Once {
+	if len(held) == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.LeaseTTL)

@@ -271,7 +271,7 @@ func (r *reader) awaitSettled(ctx context.Context) (done bool, err error) {
 		}
 		// A key may go on behind an event of which is still to be decided.
 		open := r.cfg.givesUp() && r.gate.undecided() > 0
-		if !gaining && !released && inFlight == 0 && !open && !r.gate.holding() && !r.gate.looseAny() {
+		if !gaining && !released && inFlight == 0 && !open && !r.gate.holding() && !r.gate.looseAny() && !r.mayAppear() {
 			return true, nil
 		}
 		now := r.cfg.now()

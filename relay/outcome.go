@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/outbox-relay/outbox/internal/engine"
 )
@@ -35,6 +36,8 @@ func (t *term) done(e *Event, err error) {
 // resolveLoop turns outcomes into what follows from them, until stop ends and nothing is queued. It goes on when the term has failed: what is
 // outstanding then is still answered, and what is acknowledged is still to be settled.
 func (t *term) resolveLoop(stop context.Context) error {
+	looks := time.NewTicker(t.cfg.LookInterval)
+	defer looks.Stop()
 	for {
 		select {
 		case <-stop.Done():
@@ -42,6 +45,8 @@ func (t *term) resolveLoop(stop context.Context) error {
 			return nil
 		case <-t.arrived:
 			t.resolve()
+		case <-looks.C:
+			t.decideHeld()
 		}
 	}
 }
@@ -103,19 +108,32 @@ func (t *term) stopKeys(failed []outcome) {
 	t.toPark.set()
 }
 
+// mayAppear tells that a topic is held that brokers may not have heard of yet: it is asked for at every look.
+func (t *term) mayAppear() bool {
+	now := t.cfg.now()
+	for _, since := range t.gate.missing() {
+		if now.Sub(since) < engine.TopicGrace {
+			return true
+		}
+	}
+	return false
+}
+
 // topicHeld says that a topic stopped. Before the source's first publication that is not decided yet: see decideHeld.
 func (t *term) topicHeld(name string, err error) {
+	code, reason := ReasonOf(err)
 	if !t.cfg.Once && t.info.FirstPublished.IsZero() && t.counters.published.Load() == 0 {
 		t.undecided[name] = err
+		t.cfg.Logger.Warn("topic cannot be published to: the relay ends unless it is in order in a moment, for nothing was ever published from this table",
+			"topic", engine.Short(name), "code", code, "reason", reason, "within", engine.TopicGrace.String())
 		return
 	}
-	code, reason := ReasonOf(err)
 	t.cfg.Logger.Error("topic held: its events wait, the others go on", "topic", engine.Short(name), "code", code, "reason", reason,
 		"checked_every", t.cfg.TopicCheckInterval.String())
 }
 
-// decideHeld ends the run for a topic that stopped before the source's first publication, if nothing of other topics is published either: whoever set
-// it up is standing by and has probably mistyped the name. It waits for the answers that are outstanding, and leaves unknown ones to the next term.
+// decideHeld ends the run for a topic that stopped before the source's first publication and has not appeared since, if nothing of other topics is published either:
+// whoever set it up is standing by and has probably mistyped the name. It waits for the answers that are outstanding, and leaves unknown ones to the next term.
 func (t *term) decideHeld() {
 	if len(t.undecided) == 0 || t.unknown > 0 {
 		return
@@ -124,14 +142,18 @@ func (t *term) decideHeld() {
 	if _, outstanding := t.gate.load(); !published && outstanding > 0 {
 		return
 	}
-	still := t.gate.topicErrors()
+	missing := t.gate.missing()
 	for _, name := range slices.Sorted(maps.Keys(t.undecided)) {
 		err := t.undecided[name]
-		delete(t.undecided, name)
+		since, still := missing[name]
 		switch {
+		case !still:
+			delete(t.undecided, name)
 		case published:
+			delete(t.undecided, name)
 			t.topicHeld(name, err)
-		case still[name] != nil:
+		case t.cfg.now().Sub(since) >= engine.TopicGrace:
+			delete(t.undecided, name)
 			t.fail(&stopError{fmt.Errorf("nothing was ever published from %s: %w", t.info.Name, err)})
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/outbox-relay/outbox/internal/engine"
 )
 
 // term is the work from the first lanes on until something ends it. Its goroutines are the reader's loop, the outcomes, the settler, the lease keeper and the housekeeping
@@ -260,24 +262,18 @@ func (t *term) settleEarlier(ctx context.Context) error {
 	return err
 }
 
-// requireTopics fails while a topic that the configuration names is missing.
+// requireTopics fails when a topic that the configuration names is missing.
 func (t *term) requireTopics(ctx context.Context) error {
 	names := slices.Concat(t.cfg.Topics, t.cfg.letterTopics())
 	if len(names) == 0 || t.opened {
 		return nil
 	}
-	found, err := t.publisher.CheckTopics(ctx, names)
+	missing, err := engine.MissingTopics(ctx, names, t.publisher.CheckTopics)
 	if err != nil {
 		return fmt.Errorf("check topics: %w", err)
 	}
-	var missing []error
-	for _, name := range names {
-		if found[name] != nil {
-			missing = append(missing, found[name])
-		}
-	}
-	if len(missing) > 0 {
-		return &stopError{fmt.Errorf("%w: topics that must exist: %w", ErrConfiguration, errors.Join(missing...))}
+	if missing != nil {
+		return &stopError{fmt.Errorf("%w: topics that must exist: %w", ErrConfiguration, missing)}
 	}
 	return nil
 }

@@ -66,7 +66,7 @@ func (g *gate) fail(v *verdict, k *keyState, o outcome) {
 		}
 	case ClassTopic:
 		if k.topic.err == nil {
-			k.topic.err, k.topic.ready, k.topic.due = o.err, false, true
+			k.topic.err, k.topic.since, k.topic.ready, k.topic.due = o.err, g.at, false, true
 			if v.heldTopics == nil {
 				v.heldTopics = map[string]error{}
 			}
