@@ -228,3 +228,35 @@ func TestADeadLetterTopicByNameMustExistWhenTheRelayStarts(t *testing.T) {
 		t.Errorf("relay ended with %d and said %s", code, stderr)
 	}
 }
+
+// One wrong limit fails thousands of events of one key. They are given up many at once, and what is good between them goes out in order.
+func TestManyLargeEventsOfAKeyAreGivenUpTogether(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	topic := f.topic(t, name("many"), 3, "max.message.bytes", "5000")
+	f.topic(t, deadTopic(topic), 3)
+	const events = 6000
+	f.db.Exec(t, `INSERT INTO outbox_event (event_id, aggregate_type, aggregate_id, event_type, payload, topic, partition_key)
+SELECT gen_random_uuid(), 'Order', 'k', 'order.changed.v1', jsonb_build_object('n', n, 'x', CASE WHEN n % 3 > 0 THEN repeat('x', 6000) ELSE '' END), $1, 'k' FROM generate_series(1, $2::int) n`, topic, events)
+	began := time.Now()
+	f.start(t, relay.Config{Policies: letters})
+	f.awaitPublished(t)
+	t.Logf("%d events in %s", events, time.Since(began).Round(time.Millisecond))
+	if repeats := f.compareOrder(t, topic); repeats != 0 {
+		t.Errorf("%d records came twice", repeats)
+	}
+	if n := f.count(t, "SELECT count(*) FROM outbox.dead_event WHERE attempts = 1 AND code = 'MESSAGE_TOO_LARGE' AND length(event->'payload'->>'x') = 6000"); n != events/3*2 {
+		t.Errorf("%d events are dead, want %d", n, events/3*2)
+	}
+	// Letters of one key are in the order of its events, as records are.
+	var want []uuid.UUID
+	if err := f.pool.QueryRow(t.Context(), "SELECT array_agg(event_id ORDER BY id) FROM outbox.dead_event").Scan(&want); err != nil {
+		t.Fatal(err)
+	}
+	if got := kafkatest.EventIDs(f.records(t, deadTopic(topic))); !slices.Equal(got, want) {
+		t.Errorf("%d letters are not those of the %d dead events, in their order", len(got), len(want))
+	}
+	if n := f.count(t, "SELECT count(DISTINCT xmin::text) FROM outbox.dead_event"); n > events/20 {
+		t.Errorf("%d events were moved by %d transactions", events/3*2, n)
+	}
+}
