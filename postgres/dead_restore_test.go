@@ -120,9 +120,7 @@ ALTER TABLE outbox_event ALTER COLUMN payload TYPE "Doc's", ADD COLUMN headers w
 // A JSON null is a value where the column cannot be NULL.
 func TestAPayloadOfNullComesBack(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	refs := insert(t, db, orders, 1)
 	exec(t, db, `UPDATE outbox_event SET payload = 'null'`)
 	askedFor(t, db, s, c, VerbSkip, orders, refs[0])
@@ -133,9 +131,7 @@ func TestAPayloadOfNullComesBack(t *testing.T) {
 
 func TestARestoreSaysWhenNewerEventsAreOut(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	refs := insert(t, db, orders, 2)
 	other := insert(t, db, relay.Key{Topic: orders.Topic, PartitionKey: "another"}, 1)
 	askedFor(t, db, s, c, VerbDead, orders, refs[0])
@@ -277,9 +273,7 @@ func TestWhatBecomesOfSingleEvents(t *testing.T) {
 // An event that waits for its next attempt is due at once, and its attempts go with it when it dies.
 func TestRetryMakesAWaitingEventDue(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	refs := insert(t, db, orders, 1)
 	exec(t, db, `INSERT INTO outbox.failure (source, id, event_id, topic, partition_key, lane, attempts, next_attempt_at)
 SELECT id, $1, $2, $3, $4, 0, 3, clock_timestamp() + interval '1 hour' FROM outbox.source`, refs[0].ID, refs[0].EventID, orders.Topic, orders.PartitionKey)

@@ -60,9 +60,7 @@ func due(t *testing.T, s *Source, c relay.Claim) (ids []int64) {
 
 func TestAttemptsAreKeptWithFirstAndLastErrorAndTheNextTime(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	ref := insert(t, db, orders, 1)[0]
 	retry(t, s, c, failed(orders, ref, "FIRST"), time.Hour)
 	retry(t, s, c, failed(orders, ref, "SECOND"), time.Hour)
@@ -78,9 +76,7 @@ func TestAttemptsAreKeptWithFirstAndLastErrorAndTheNextTime(t *testing.T) {
 
 func TestAnEventIsDueOnceWhenItsTimeHasComeByTheDatabasesClock(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	refs := insert(t, db, orders, 3)
 	retry(t, s, c, failed(orders, refs[0], "X"), 0)
 	retry(t, s, c, failed(orders, refs[1], "X"), time.Hour)
@@ -93,9 +89,7 @@ func TestAnEventIsDueOnceWhenItsTimeHasComeByTheDatabasesClock(t *testing.T) {
 
 func TestOnlyTheOwnerOfTheLaneIsToldWhatIsDue(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	ref := insert(t, db, orders, 1)[0]
 	retry(t, s, c, failed(orders, ref, "X"), 0)
 	stale := c
@@ -121,9 +115,7 @@ func TestOnlyTheOwnerOfTheLaneIsToldWhatIsDue(t *testing.T) {
 
 func TestRecordsOfEventsThatAreGoneAreRemoved(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	refs := insert(t, db, orders, 4)
 	for _, ref := range refs {
 		retry(t, s, c, failed(orders, ref, "X"), time.Hour)
@@ -147,9 +139,7 @@ func eventsOf(key relay.Key, refs ...relay.Ref) (all []*relay.Event) {
 
 func TestCrashesAreCountedAndTakenBack(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	refs := insert(t, db, orders, 4)
 	retry(t, s, c, failed(orders, refs[2], "X"), time.Hour)
 	for range 2 {
@@ -212,9 +202,7 @@ func TestAnEventIsBuriedWholeWithItsAttempts(t *testing.T) {
 
 func TestADeadEventKeepsWhereItWasSent(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	refs := insert(t, db, orders, 3)
 	for i, letter := range []*relay.Place{{Topic: "dead", Partition: 2, Offset: 0}, {Topic: "dead", Partition: 0, Offset: -1}, nil} {
 		if _, err := buryOne(t.Context(), s, c, relay.DeadEvent{FailedEvent: failed(orders, refs[i], "X"), By: "x", Letter: letter}); err != nil {
@@ -242,9 +230,7 @@ SELECT array_agg(concat_ws(' ', coalesce(letter_topic, 'none'), coalesce(letter_
 
 func TestTopicsOfWhatIsInTheTableAreListed(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	for _, topic := range []string{"published", "parked", "dead", "pending"} {
 		key := relay.Key{Topic: topic, PartitionKey: "k"}
 		ref := insert(t, db, key, 1)[0]
@@ -269,9 +255,7 @@ func TestTopicsOfWhatIsInTheTableAreListed(t *testing.T) {
 // The lane is locked meanwhile, and its lease is to be renewed.
 func TestBuryingDoesNotWaitForWhoeverHasTheRow(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	ref := insert(t, db, orders, 1)[0]
 	tx := begin(t, db)
 	if _, err := tx.Exec(t.Context(), "SELECT FROM outbox_event FOR UPDATE"); err != nil {
@@ -342,9 +326,7 @@ func TestARelayWithoutTheRightToDeleteSaysWhichItNeeds(t *testing.T) {
 
 func TestLanesThatWereNotGivenBackAreSaidToBeAbandoned(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	same(t, "abandoned lanes of a new source", c.Abandoned, nil)
 	expire(t, db)
 	same(t, "abandoned lanes of a relay that takes up its own again", claim(t, s, c.Owner).Abandoned, nil)
@@ -360,7 +342,7 @@ func TestLanesThatWereNotGivenBackAreSaidToBeAbandoned(t *testing.T) {
 // retriedOnes writes an event of each of n keys, and returns them as events that are tried again.
 func retriedOnes(t *testing.T, db *pgxpool.Pool, n int) (failed []relay.RetriedEvent) {
 	t.Helper()
-	for i, d := range deadOnes(t, db, n) {
+	for i, d := range deadOnes(t, db, numbered(n)) {
 		failed = append(failed, relay.RetriedEvent{FailedEvent: d.FailedEvent, Wait: time.Duration(i) * time.Hour})
 	}
 	return failed
@@ -368,9 +350,7 @@ func retriedOnes(t *testing.T, db *pgxpool.Pool, n int) (failed []relay.RetriedE
 
 func TestManyFailedAttemptsAreWrittenDownInOneTransaction(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	events := retriedOnes(t, db, 40)
 	slices.Reverse(events)
 	if _, err := s.Retry(t.Context(), c, events); err != nil {
@@ -384,9 +364,7 @@ AND next_attempt_at - clock_timestamp() BETWEEN (id - 1) * interval '1 hour' - i
 
 func TestAttemptThatTheDatabaseRefusesDoesNotKeepTheOthersFromBeingWrittenDown(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	events := retriedOnes(t, db, 11)
 	exec(t, db, `ALTER TABLE outbox.failure ADD CHECK (partition_key <> 'key 7')`)
 	_, err := s.Retry(t.Context(), c, events)

@@ -11,12 +11,27 @@ import (
 	"github.com/outbox-relay/outbox/relay"
 )
 
-// deadOnes writes an event of each of n keys, and returns them as events that are given up.
-func deadOnes(t *testing.T, db *pgxpool.Pool, n int) (dead []relay.DeadEvent) {
-	t.Helper()
+// numbered are so many keys.
+func numbered(n int) (keys []relay.Key) {
 	for i := range n {
-		key := relay.Key{Topic: "orders", PartitionKey: fmt.Sprint("key ", i)}
-		dead = append(dead, relay.DeadEvent{FailedEvent: failed(key, insert(t, db, key, 1)[0], fmt.Sprint("CODE_", i)), By: "relay one"})
+		keys = append(keys, relay.Key{Topic: "orders", PartitionKey: fmt.Sprint("key ", i)})
+	}
+	return keys
+}
+
+// ofEachLane are keys of lanes 0 to 7.
+func ofEachLane() (keys []relay.Key) {
+	for _, lane := range allLanes {
+		keys = append(keys, relay.Key{Topic: "orders", PartitionKey: inLane(lane, 0)})
+	}
+	return keys
+}
+
+// deadOnes writes an event of each key, and returns them as events that are given up.
+func deadOnes(t *testing.T, db *pgxpool.Pool, keys []relay.Key) (dead []relay.DeadEvent) {
+	t.Helper()
+	for i, ref := range insertKeys(t, db, keys) {
+		dead = append(dead, relay.DeadEvent{FailedEvent: failed(keys[i], ref, fmt.Sprint("CODE_", i)), By: "relay one"})
 	}
 	return dead
 }
@@ -50,10 +65,8 @@ func buryAll(t *testing.T, s *Source, c relay.Claim, dead []relay.DeadEvent) (wo
 
 func TestManyEventsAreBuriedInOneTransaction(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
-	dead := deadOnes(t, db, 40)
+	db, s, c := leasing(t)
+	dead := deadOnes(t, db, numbered(40))
 	for _, became := range buryAll(t, s, c, dead) {
 		same(t, "became", became, "moved")
 	}
@@ -66,10 +79,8 @@ SELECT count(*) FROM outbox.dead_event WHERE partition_key = 'key ' || (id - 1) 
 // One row that is locked, gone, or kept by the table is no reason for the others to stay.
 func TestEachEventOfABurialIsAnsweredForItself(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
-	dead := deadOnes(t, db, 9)
+	db, s, c := leasing(t)
+	dead := deadOnes(t, db, numbered(9))
 	exec(t, db, `CREATE FUNCTION guard() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN IF OLD.partition_key = 'key 4' THEN RAISE 'it stays'; END IF; IF OLD.partition_key = 'key 6' THEN RETURN NULL; END IF; RETURN OLD; END $$`)
 	exec(t, db, `CREATE TRIGGER guard BEFORE DELETE ON outbox_event FOR EACH ROW EXECUTE FUNCTION guard()`)
@@ -91,10 +102,8 @@ $$ BEGIN IF OLD.partition_key = 'key 4' THEN RAISE 'it stays'; END IF; IF OLD.pa
 // What holds up every row, such as a change of the table, holds up the lanes for a moment only.
 func TestBurialOfALockedTableIsLeftForLater(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
-	dead := deadOnes(t, db, 50)
+	db, s, c := leasing(t)
+	dead := deadOnes(t, db, numbered(50))
 	tx := begin(t, db)
 	if _, err := tx.Exec(t.Context(), `LOCK TABLE outbox.dead_event IN SHARE MODE`); err != nil {
 		t.Fatal(err)
@@ -119,7 +128,7 @@ func TestBurialsGrowWhileTheyAreQuick(t *testing.T) {
 	s := openSource(t, db, Config{})
 	s.open.Load().failures.now = func() time.Time { return time.Time{} }
 	c := claim(t, s, owner("a"))
-	dead := deadOnes(t, db, 200)
+	dead := deadOnes(t, db, numbered(200))
 	for _, taken := range []int{firstBurial, 2 * firstBurial} {
 		same(t, "taken", len(buryAll(t, s, c, dead)), taken)
 		dead = dead[taken:]
@@ -129,14 +138,8 @@ func TestBurialsGrowWhileTheyAreQuick(t *testing.T) {
 
 func TestNothingIsBuriedWhenOneLaneIsLost(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
-	var dead []relay.DeadEvent
-	for lane := range int32(8) {
-		key := relay.Key{Topic: "orders", PartitionKey: inLane(lane, 0)}
-		dead = append(dead, relay.DeadEvent{FailedEvent: failed(key, insert(t, db, key, 1)[0], "X"), By: "x"})
-	}
+	db, s, c := leasing(t)
+	dead := deadOnes(t, db, ofEachLane())
 	exec(t, db, `UPDATE outbox.lane SET epoch = epoch + 1 WHERE lane = 5`)
 	if became, err := s.Bury(t.Context(), c, dead); !errors.Is(err, relay.ErrLeaseLost) || became != nil {
 		t.Errorf("Bury = %v, %v, want ErrLeaseLost", became, err)

@@ -58,9 +58,7 @@ SELECT s.id, e.id, e.event_id, e.topic, e.partition_key, 0, 1 FROM outbox.source
 
 func TestTheWatchLeavesRecordsThatAreInUse(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	refs := insert(t, db, orders, 2)
 	for _, ref := range refs {
 		retry(t, s, c, failed(orders, ref, "X"), time.Hour)
@@ -79,9 +77,7 @@ func TestTheWatchLeavesRecordsThatAreInUse(t *testing.T) {
 // After a crash of the server, or a RESTART, an id is issued again: to an event that has ended nobody.
 func TestTheCrashesOfAnEventAreNotThoseOfAnotherWithItsID(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	ref := insert(t, db, orders, 1)[0]
 	for range 2 {
 		if err := s.Begin(t.Context(), c, eventsOf(orders, ref)); err != nil {

@@ -12,22 +12,19 @@ import (
 	"github.com/outbox-relay/outbox/relay"
 )
 
-// parkedOnes writes an event of each of n keys, and returns them as keys that stop at their events.
-func parkedOnes(t *testing.T, db *pgxpool.Pool, n int) (keys []relay.ParkedKey) {
+// parkedOnes writes an event of each key, and returns them as keys that stop at their events.
+func parkedOnes(t *testing.T, db *pgxpool.Pool, keys []relay.Key) (stopped []relay.ParkedKey) {
 	t.Helper()
-	for i := range n {
-		key := relay.Key{Topic: "orders", PartitionKey: fmt.Sprint("key ", i)}
-		keys = append(keys, parked(key, insert(t, db, key, 1)[0]))
+	for i, ref := range insertKeys(t, db, keys) {
+		stopped = append(stopped, parked(keys[i], ref))
 	}
-	return keys
+	return stopped
 }
 
 func TestManyKeysAreParkedAtOnce(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
-	keys := parkedOnes(t, db, 40)
+	db, s, c := leasing(t)
+	keys := parkedOnes(t, db, numbered(40))
 	for i := range keys {
 		keys[i].Code, keys[i].Reason = fmt.Sprint("CODE_", i), fmt.Sprint("reason ", i)
 	}
@@ -47,10 +44,8 @@ WHERE attempts = 1 AND crashes = 0 AND next_attempt_at IS NULL AND first_error =
 
 func TestKeysWhoseEventsAreGoneAreToldAndNotParked(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
-	keys := parkedOnes(t, db, 4)
+	db, s, c := leasing(t)
+	keys := parkedOnes(t, db, numbered(4))
 	settle(t, s, []relay.Ref{keys[1].Event})
 	exec(t, db, `DELETE FROM outbox_event WHERE id = $1`, keys[2].Event.ID)
 	keys[3].Event.EventID = uuid.New()
@@ -66,10 +61,8 @@ func TestKeysWhoseEventsAreGoneAreToldAndNotParked(t *testing.T) {
 // The others are parked, so that the relay makes progress; the error says which one it was.
 func TestKeyThatTheDatabaseRefusesDoesNotKeepTheOthersFromBeingParked(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
-	keys := parkedOnes(t, db, 11)
+	db, s, c := leasing(t)
+	keys := parkedOnes(t, db, numbered(11))
 	bad := keys[7]
 	exec(t, db, `ALTER TABLE outbox.parked_key ADD CHECK (partition_key <> 'key 7')`)
 	_, err := s.Park(t.Context(), c, keys)
@@ -86,14 +79,8 @@ func TestKeyThatTheDatabaseRefusesDoesNotKeepTheOthersFromBeingParked(t *testing
 
 func TestNothingIsParkedWhenOneLaneIsLost(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
-	var keys []relay.ParkedKey
-	for lane := range int32(8) {
-		key := relay.Key{Topic: "orders", PartitionKey: inLane(lane, 0)}
-		keys = append(keys, parked(key, insert(t, db, key, 1)[0]))
-	}
+	db, s, c := leasing(t)
+	keys := parkedOnes(t, db, ofEachLane())
 	exec(t, db, `UPDATE outbox.lane SET epoch = epoch + 1 WHERE lane = 5`)
 	if _, err := s.Park(t.Context(), c, keys); !errors.Is(err, relay.ErrLeaseLost) {
 		t.Errorf("Park = %v, want ErrLeaseLost", err)
@@ -109,10 +96,8 @@ func TestNothingIsParkedWhenOneLaneIsLost(t *testing.T) {
 // Keys that stop for different reasons are parked together: a crash loop's attempts are counted already, another's failure is one more.
 func TestCrashLoopIsCountedOnceAmongOthers(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
-	keys := parkedOnes(t, db, 2)
+	db, s, c := leasing(t)
+	keys := parkedOnes(t, db, numbered(2))
 	for range 3 {
 		for _, p := range keys {
 			e := &relay.Event{ID: p.Event.ID, EventID: p.Event.EventID, Topic: p.Topic, PartitionKey: p.PartitionKey}
@@ -131,9 +116,7 @@ func TestCrashLoopIsCountedOnceAmongOthers(t *testing.T) {
 // No key is given twice; if one is all the same, the last counts, and the call does its work.
 func TestKeyThatIsGivenTwiceIsParkedForTheLast(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	refs := insert(t, db, orders, 2)
 	if _, err := s.Park(t.Context(), c, []relay.ParkedKey{parked(orders, refs[0]), parked(orders, refs[1])}); err != nil {
 		t.Fatal(err)

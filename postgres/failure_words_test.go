@@ -14,9 +14,7 @@ import (
 // A trigger of the service's may take a value for a number. What the row holds must be neither logged nor kept where people read it who may not read the table.
 func TestWhatTheServerRefusesIsSaidWithoutTheRowsValues(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	refs := insert(t, db, orders, 1)
 	exec(t, db, `UPDATE outbox_event SET payload = '{"card": "acme"}'`)
 	exec(t, db, `CREATE FUNCTION counts() RETURNS trigger LANGUAGE plpgsql AS $f$ BEGIN PERFORM (OLD.payload->>'card')::int; RETURN OLD; END $f$`)

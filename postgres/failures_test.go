@@ -45,9 +45,7 @@ func parkedKeys(t *testing.T, s *Source) []relay.ParkedKey {
 
 func TestParkedKeysComeBackAsTheyWereParked(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	same(t, "parked keys of a new source", parkedKeys(t, s), nil)
 	var want []relay.ParkedKey
 	for _, key := range []relay.Key{
@@ -67,9 +65,7 @@ SELECT count(*) FROM outbox.parked_key WHERE lane <> `+lanesql.Of("partition_key
 
 func TestParkingAgainKeepsTheTimeOnlyForTheSameEvent(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	refs := insert(t, db, orders, 2)
 	const at = `SELECT parked_at::text FROM outbox.parked_key`
 	park(t, s, c, parked(orders, refs[0]))
@@ -89,9 +85,7 @@ func TestParkingAgainKeepsTheTimeOnlyForTheSameEvent(t *testing.T) {
 
 func TestParkOfAnEventThatIsNotWaitingDoesNothing(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	refs := insert(t, db, orders, 2)
 	settle(t, s, refs[:1])
 	park(t, s, c, parked(orders, refs[0]))
@@ -126,9 +120,7 @@ func TestAZombieCannotDecide(t *testing.T) {
 
 func TestAClaimWithoutTheKeysLaneCannotPark(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	mine := relay.Lane(orders.PartitionKey, 8)
 	other := (mine + 1) % 8
 	c.Lanes, c.Epochs = []int32{other}, []int64{1}
@@ -189,14 +181,10 @@ func TestAnotherOwnerOfTheSameEpochDecidesNothing(t *testing.T) {
 
 func TestParkedKeysAreToldByLanes(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
-	want := map[int32]relay.ParkedKey{}
-	for lane := range int32(8) {
-		k := relay.Key{Topic: "orders", PartitionKey: inLane(lane, 0)}
-		want[lane] = parked(k, insert(t, db, k, 1)[0])
-		park(t, s, c, want[lane])
+	db, s, c := leasing(t)
+	want := parkedOnes(t, db, ofEachLane())
+	for _, p := range want {
+		park(t, s, c, p)
 	}
 	for _, lanes := range [][]int32{{3}, {0, 7}, {}, nil} {
 		keys, err := s.ParkedKeys(t.Context(), lanes)
@@ -261,9 +249,7 @@ func TestTopicsHeldByTwoRelaysAreShownOnce(t *testing.T) {
 
 func TestHeldTopicsAreWhatTheRelaySaidLast(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	hold := func(held ...relay.HeldTopic) {
 		t.Helper()
 		if err := s.HoldTopics(t.Context(), c.Owner, held); err != nil {

@@ -44,9 +44,7 @@ func problem(t *testing.T, db *pgxpool.Pool, id int64) string {
 // stopped gives a database with two events of a key that is parked at the first.
 func stopped(t *testing.T) (*pgxpool.Pool, *Source, relay.Claim, []relay.Ref) {
 	t.Helper()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	refs := insert(t, db, orders, 2)
 	park(t, s, c, parked(orders, refs[0]))
 	return db, s, c, refs

@@ -19,6 +19,14 @@ import (
 // allLanes are those of a source that is made without saying how many.
 var allLanes = []int32{0, 1, 2, 3, 4, 5, 6, 7}
 
+// leasing returns a database of the test's own, an open source of its table, and a claim of all lanes.
+func leasing(t *testing.T) (*pgxpool.Pool, *Source, relay.Claim) {
+	t.Helper()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	return db, s, claim(t, s, owner("a"))
+}
+
 // ttl is longer than any test: leases expire when a test says so.
 const ttl = time.Hour
 

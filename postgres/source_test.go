@@ -185,9 +185,7 @@ func waiting(t *testing.T, db *pgxpool.Pool) int {
 // A cancelled call must leave nothing that the next one would stumble over (BL-099).
 func TestACancelledCallLeavesNothingBroken(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	ref := insert(t, db, orders, 1)[0]
 	for name := range calls(s, c, ref) {
 		blocker, err := db.Begin(t.Context())
@@ -225,9 +223,7 @@ func TestACancelledCallLeavesNothingBroken(t *testing.T) {
 // Whichever connection the server ends, its calls fail and the next Open repairs it.
 func TestOpenRepairsABrokenConnection(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	ref := insert(t, db, orders, 1)[0]
 	if err := s.Start(t.Context(), nobodyHeld{}, allLanes); err != nil {
 		t.Fatal(err)
@@ -280,9 +276,7 @@ func TestADrainedPoolDoesNotStopTheSource(t *testing.T) {
 
 func TestAClosedSourceSaysSo(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	ref := insert(t, db, orders, 1)[0]
 	s.Close()
 	s.Close()
@@ -303,9 +297,7 @@ func TestAClosedSourceSaysSo(t *testing.T) {
 // keeps the planner's settings.
 func TestNothingIsPreparedOrLeftInASession(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	refs := insert(t, db, orders, 2)
 	park(t, s, c, parked(orders, refs[0]))
 	requested(t, db, VerbSkip, orders)
@@ -331,9 +323,7 @@ func TestNothingIsPreparedOrLeftInASession(t *testing.T) {
 // A column that is added or dropped while the relay runs breaks no statement of it (BL-098).
 func TestAChangedTableBreaksNoStatement(t *testing.T) {
 	t.Parallel()
-	db := newDatabase(t)
-	s := openSource(t, db, Config{})
-	c := claim(t, s, owner("a"))
+	db, s, c := leasing(t)
 	for _, change := range []string{"SELECT 1", "ALTER TABLE outbox_event ADD COLUMN x int", "ALTER TABLE outbox_event DROP COLUMN x"} {
 		exec(t, db, change)
 		refs := insert(t, db, orders, 2)

@@ -3,14 +3,12 @@
 package kafka_test
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -39,28 +37,13 @@ func seeded(t *testing.T) *rand.Rand {
 // writingBad inserts events of 20 keys, one after the other, until stopped; one in ten is too large for a topic of 5,000 bytes.
 func (f *fixture) writingBad(t *testing.T, r *rand.Rand, topic string) (stop func() int) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	var n atomic.Int64
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			payload := fmt.Sprintf(`{"n":%d}`, n.Add(1))
-			if r.IntN(10) == 0 {
-				payload = oversized(int(n.Load()))
-			}
-			if _, err := f.tryInsert(context.WithoutCancel(ctx), topic, fmt.Sprint("k", r.IntN(20)), payload); err != nil {
-				t.Errorf("write: %v", err)
-				return
-			}
-			<-time.After(2 * time.Millisecond)
+	return f.writingThe(t, topic, func(n int) (key, payload string) {
+		payload = fmt.Sprintf(`{"n":%d}`, n)
+		if r.IntN(10) == 0 {
+			payload = oversized(n)
 		}
-	}()
-	return func() int {
-		cancel()
-		<-done
-		return int(n.Load())
-	}
+		return fmt.Sprint("k", r.IntN(20)), payload
+	})
 }
 
 // wantLetters compares the letters with the dead events: each has one, or more where repeats are allowed, and no other event has any.

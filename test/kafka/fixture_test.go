@@ -3,10 +3,8 @@
 package kafka_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -31,9 +29,6 @@ import (
 	"github.com/outbox-relay/outbox/postgres"
 	"github.com/outbox-relay/outbox/relay"
 )
-
-// waitLimit is how long a test waits for what must come; it is no measure of anything.
-const waitLimit = 2 * time.Minute
 
 // fixture is a database of its own with an outbox table, and brokers.
 type fixture struct {
@@ -97,37 +92,14 @@ func (f *fixture) admin(t *testing.T) *kadm.Client {
 // engine is a running relay in this process.
 type engine struct {
 	*relay.Relay
-	log  *journal
+	log  *await.Journal
 	stop func() error
-}
-
-// journal is a log that can be searched while it is written.
-type journal struct {
-	out io.Writer
-
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func newJournal(t *testing.T) *journal { return &journal{out: t.Output()} }
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.text.Write(p)
-	return j.out.Write(p)
-}
-
-func (j *journal) says(text string) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return strings.Contains(j.text.String(), text)
 }
 
 // start runs a relay until the test ends or stop is called.
 func (f *fixture) start(t *testing.T, cfg relay.Config) *engine {
 	t.Helper()
-	said := newJournal(t)
+	said := &await.Journal{Out: t.Output()}
 	log := slog.New(slog.NewTextHandler(said, nil))
 	cfg.Logger = log
 	source, err := postgres.New(f.pool, postgres.Config{Logger: log, Settle: f.settle})
@@ -165,7 +137,7 @@ func (f *fixture) start(t *testing.T, cfg relay.Config) *engine {
 // count returns the result of a counting query.
 func (f *fixture) count(t *testing.T, sql string, args ...any) int {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), await.Limit)
 	defer cancel()
 	var n int
 	if err := f.pool.QueryRow(ctx, sql, args...).Scan(&n); err != nil {
@@ -242,7 +214,7 @@ func (f *fixture) outbox(t *testing.T, args ...string) (stdout, stderr string, c
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, bin, args...)
 	cmd.Env = append(os.Environ(), "DATABASE_URL="+f.db.URL, "KAFKA_BROKERS="+strings.Join(f.brokers, ","))

@@ -5,7 +5,7 @@ package kafka_test
 import (
 	"context"
 	"fmt"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 
@@ -37,25 +37,31 @@ func (f *fixture) ownBroker(t *testing.T) *devkafka.Node {
 // writing inserts events of 20 keys, one after the other, until stopped.
 func (f *fixture) writing(t *testing.T, topic string) (stop func() int) {
 	t.Helper()
+	return f.writingThe(t, topic, func(n int) (key, payload string) { return fmt.Sprintf("k%d", n%20), fmt.Sprintf(`{"n":%d}`, n) })
+}
+
+// writingThe inserts one event after the other, as event says of the first, second and so on, until stopped; stop returns how many.
+func (f *fixture) writingThe(t *testing.T, topic string, event func(n int) (key, payload string)) (stop func() int) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	var n atomic.Int64
+	written := make(chan int, 1)
 	go func() {
-		defer close(done)
+		n := 0
+		defer func() { written <- n }()
 		for ctx.Err() == nil {
-			_, err := f.tryInsert(context.WithoutCancel(ctx), topic, fmt.Sprintf("k%d", n.Add(1)%20), fmt.Sprintf(`{"n":%d}`, n.Load()))
-			if err != nil {
+			n++
+			key, payload := event(n)
+			if _, err := f.tryInsert(context.WithoutCancel(ctx), topic, key, payload); err != nil {
 				t.Errorf("write: %v", err)
 				return
 			}
 			<-time.After(2 * time.Millisecond)
 		}
 	}()
-	return func() int {
+	return sync.OnceValue(func() int {
 		cancel()
-		<-done
-		return int(n.Load())
-	}
+		return <-written
+	})
 }
 
 func TestABrokerThatDiesCostsNothing(t *testing.T) {

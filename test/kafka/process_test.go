@@ -9,11 +9,13 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/outbox-relay/outbox/internal/await"
 )
 
 // process is the command as a process of its own.
 type process struct {
-	log *journal
+	log *await.Journal
 	// end sends a signal, once, and returns when the process has ended, with its exit code; -1 after SIGKILL.
 	end func(syscall.Signal) int
 }
@@ -25,7 +27,7 @@ func (f *fixture) startProcess(t *testing.T, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{log: newJournal(t)}
+	p := &process{log: &await.Journal{Out: t.Output()}}
 	cmd := exec.Command(bin, args...)
 	cmd.Env = append(os.Environ(), "DATABASE_URL="+f.db.URL, "KAFKA_BROKERS="+strings.Join(f.brokers, ","))
 	cmd.Stdout, cmd.Stderr = p.log, p.log

@@ -269,7 +269,7 @@ func TestASmallTopicBesideAHealthyOneCostsItNothing(t *testing.T) {
 	if errs := e.Stats().Errors; errs[relay.ClassEvent] != bad || errs[relay.ClassOutage]+errs[relay.ClassTopic]+errs[relay.ClassUnknown] != 0 {
 		t.Errorf("errors by class: %v, want %d of the events and no others", errs, bad)
 	}
-	if e.log.says("kafka rejected records") {
+	if e.log.Says("kafka rejected records") {
 		t.Error("the broker had to refuse a batch: the relay should have known the topic's limit")
 	}
 	f.logLatency(t, healthy)
@@ -314,7 +314,7 @@ FROM generate_series(1, $2::int) i, LATERAL (SELECT CASE WHEN i % ($2::int / $3:
 	if n := f.count(t, "SELECT count(*) FROM outbox.failure WHERE attempts <> 1 OR partition_key NOT LIKE 'bad%'"); n != 0 {
 		t.Errorf("%d events are blamed wrongly, or more than once", n)
 	}
-	t.Logf("the broker refused a batch: %t; errors by class: %v", e.log.says("kafka rejected records"), e.Stats().Errors)
+	t.Logf("the broker refused a batch: %t; errors by class: %v", e.log.Says("kafka rejected records"), e.Stats().Errors)
 	f.logLatency(t, healthy)
 }
 

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -27,9 +26,6 @@ import (
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
-
-// waitLimit is how long a test waits for what must come; it is no measure of anything.
-const waitLimit = 2 * time.Minute
 
 // old knows no prepared statements across transactions; recent keeps account of them.
 const old, recent = "1.18", "1.24"
@@ -114,14 +110,14 @@ func newPool(t *testing.T, url string) *pgxpool.Pool {
 // engine is a running relay in this process.
 type engine struct {
 	*relay.Relay
-	log  *journal
+	log  *await.Journal
 	stop func()
 }
 
 // start runs a relay over the URL until the test ends or stop is called.
 func (f *fixture) start(t *testing.T, url string, cfg relay.Config) *engine {
 	t.Helper()
-	log := &journal{out: t.Output()}
+	log := &await.Journal{Out: t.Output()}
 	cfg.Logger = slog.New(slog.NewTextHandler(log, nil))
 	source, err := postgres.New(newPool(t, url), postgres.Config{Logger: cfg.Logger})
 	if err != nil {
@@ -148,27 +144,6 @@ func (f *fixture) start(t *testing.T, url string, cfg relay.Config) *engine {
 	return &engine{r, log, stop}
 }
 
-// journal is a log that can be searched while it is written.
-type journal struct {
-	out interface{ Write([]byte) (int, error) }
-
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.text.Write(p)
-	return j.out.Write(p)
-}
-
-func (j *journal) says(text string) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return strings.Contains(j.text.String(), text)
-}
-
 // outbox runs a command through the bouncer, with the least of settings.
 func (f *fixture) outbox(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
@@ -177,7 +152,7 @@ func (f *fixture) outbox(t *testing.T, args ...string) (stdout, stderr string, c
 
 func (f *fixture) outboxAt(t *testing.T, url string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
 	defer cancel()
 	var out, errs bytes.Buffer
 	code = cli.Run(ctx, args, strings.NewReader(""), &out, &errs, []string{"DATABASE_URL=" + url, "KAFKA_BROKERS=" + strings.Join(f.brokers, ",")})
@@ -187,7 +162,7 @@ func (f *fixture) outboxAt(t *testing.T, url string, args ...string) (stdout, st
 // queryOne asks the server itself.
 func queryOne[T any](t *testing.T, url, sql string, args ...any) T {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), waitLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), await.Limit)
 	defer cancel()
 	c, err := pgx.Connect(ctx, url)
 	if err != nil {

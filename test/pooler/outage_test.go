@@ -42,7 +42,7 @@ func TestARestartThatThePoolerHidesIsNoticed(t *testing.T) {
 	}
 	f.insert(t, topic, "order-1")
 	f.command(t, "RESUME")
-	await.Until(t, "the relay notices that the server is another one", func() bool { return e.log.says(relay.ErrServerChanged.Error()) })
+	await.Until(t, "the relay notices that the server is another one", func() bool { return e.log.Says(relay.ErrServerChanged.Error()) })
 	f.insert(t, topic, "order-1")
 	f.awaitAllPublished(t)
 	f.checkOrder(t)
@@ -122,7 +122,7 @@ func TestAQuietTimeEndsNoSession(t *testing.T) {
 	f.insert(t, topic, "order-1")
 	f.awaitAllPublished(t)
 	f.checkOrder(t)
-	if err := e.Stats().LastError; err != nil || e.log.says("relay interrupted") {
+	if err := e.Stats().LastError; err != nil || e.log.Says("relay interrupted") {
 		t.Errorf("a term ended; last error: %v", err)
 	}
 }
