@@ -27,7 +27,8 @@ func (a *app) audit() *cobra.Command {
 		Short: "List what operators have changed, the newest first",
 		Long: `audit lists every change that somebody asked for: who, what, to which events or keys,
 why, and what became of it. One without an outcome goes on, or ended without a word.
-Long texts are cut; --full shows them, and outbox audit --json everything.`,
+WHAT and TO are the command as it can be typed again. Long texts are cut; --full shows
+them, and outbox audit --json everything.`,
 		Example: "  outbox audit\n  outbox audit --actor ann --verb skip --newer-than 24h\n  outbox audit --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := a.refuse(cmd, append(f.checks(), atLeast("newer-than", &f.newerThan, 0), atLeast("job", &f.job, 0))); err != nil {
@@ -65,7 +66,8 @@ func (a *app) printAudit(p operate.AuditPage, text func(string) string) error {
 			if e.Affected != nil {
 				changed = fmt.Sprint(*e.Affected)
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", moment(e.At), cell(e.Actor), cell(e.Verb), text(filterText(e.Filter)), changed, text(e.Outcome), text(e.Reason))
+			what, to := asked(e.Verb, e.Filter)
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", moment(e.At), cell(e.Actor), cell(what), text(to), changed, text(e.Outcome), text(e.Reason))
 		}
 	})
 	if err != nil {

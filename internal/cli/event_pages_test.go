@@ -51,18 +51,3 @@ func TestAllPagesGoOnUntilTheyAreFull(t *testing.T) {
 		}
 	}
 }
-
-func TestAFilterIsShownToPeople(t *testing.T) {
-	t.Parallel()
-	for filter, want := range map[string]string{
-		`{}`: "",
-		`{"events": {"topic": "shop.order", "state": "parked", "max_id": "30", "min_age_ns": 86400000000000}}`: "events.max_id=30 events.min_age=24h0m0s events.state=parked events.topic=shop.order",
-		`{"partition_key": "key 1", "topic": ""}`:                                                              `partition_key="key 1" topic=""`,
-		`{"events": {"events": [{"id": "9007199254740993"}]}}`:                                                 `events.events=[{"id":"9007199254740993"}]`,
-		`nonsense`: "nonsense",
-	} {
-		if got := filterText([]byte(filter)); got != want {
-			t.Errorf("%s is shown as %s, want %s", filter, got, want)
-		}
-	}
-}

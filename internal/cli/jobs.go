@@ -63,7 +63,8 @@ func (a *app) printJobs(p operate.JobPage, text func(string) string) error {
 	}
 	err := a.table("ID\tSTATE\tWHAT\tDONE\tFAILED\tOF\tTO\tWHO\tSTARTED\tLAST SEEN\tNOTE", func(w io.Writer) {
 		for _, j := range p.Jobs {
-			fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", j.ID, j.State, cell(j.Verb), j.Done, j.Failed, j.Total, text(filterText(j.Filter)), cell(j.Actor), moment(j.StartedAt), moment(j.SeenAt), text(j.Note))
+			what, to := asked(j.Verb, j.Filter)
+			fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", j.ID, j.State, cell(what), j.Done, j.Failed, j.Total, text(to), cell(j.Actor), moment(j.StartedAt), moment(j.SeenAt), text(j.Note))
 		}
 	})
 	if err != nil {
