@@ -133,14 +133,15 @@ func eventError(it *item, err error) *relay.PublishError {
 
 // tooLargeError says that an event was not even tried.
 func tooLargeError(it *item, limit int) *relay.PublishError {
-	what := "the topic allows max.message.bytes"
+	what := "the topic's max.message.bytes"
 	if limit > maxBatchBytes {
-		limit, what = maxBatchBytes, "a request holds"
+		limit, what = maxBatchBytes, "what a request holds"
 	}
 	return &relay.PublishError{
 		Class: relay.ClassEvent, Code: kerr.MessageTooLarge.Message, Topic: it.rec.Topic,
-		Err: fmt.Errorf("the record has %d bytes uncompressed and %s %d: %s",
-			it.size+batchOverhead, what, limit, rulings[kerr.MessageTooLarge].advice),
+		// Tables cut a long text: both numbers stand at its beginning.
+		Err: fmt.Errorf("the record has %d bytes uncompressed, of at most %d (%s): %s",
+			it.size+batchOverhead, limit, what, rulings[kerr.MessageTooLarge].advice),
 	}
 }
 

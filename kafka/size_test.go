@@ -135,3 +135,14 @@ func BenchmarkRecordSize(b *testing.B) {
 		recordSize(r)
 	}
 }
+
+// Tables cut the text of a reason: whoever raises the limit needs both numbers.
+func TestTheSizesStandAtTheBeginningOfTheReason(t *testing.T) {
+	t.Parallel()
+	it := rendered(&relay.Event{Payload: []byte("1"), Topic: strings.Repeat("t", 249)})
+	it.size = 1_000_000_000
+	err := tooLargeError(it, 10_000_000)
+	if text := (err.Code + ": " + err.Err.Error())[:100]; !strings.Contains(text, "1000000061 ") || !strings.Contains(text, "10000000 ") {
+		t.Errorf("the first hundred bytes are %q", text)
+	}
+}

@@ -27,19 +27,25 @@ const (
 	StatePublished State = "published"
 	// StateDead: it was given up, and is kept in outbox.dead_event.
 	StateDead State = "dead"
-	// StateAny is for queries only.
-	StateAny State = "any"
+	// StateHeld, StateQueued and StateAny are for queries only. The first two are the pending ones that are neither parked nor waiting: StateHeld those that a pause keeps, or to
+	// whose topic a relay can publish nothing, StateQueued the others.
+	StateHeld   State = "held"
+	StateQueued State = "queued"
+	StateAny    State = "any"
 )
+
+// Decided tells that other tables than that of the events decide of each event whether it has the state.
+func (s State) Decided() bool { return s == StateWaiting || s == StateHeld || s == StateQueued }
 
 // ParseState reads a state of a query; "" is any.
 func ParseState(s string) (State, error) {
 	switch state := State(strings.ToLower(s)); state {
 	case "":
 		return StateAny, nil
-	case StatePending, StateParked, StateWaiting, StatePublished, StateDead, StateAny:
+	case StatePending, StateParked, StateWaiting, StateHeld, StateQueued, StatePublished, StateDead, StateAny:
 		return state, nil
 	}
-	return "", Refuse(CodeInvalid, "state %q: want pending, parked, waiting, published, dead or any", s)
+	return "", Refuse(CodeInvalid, "state %q: want pending, parked, waiting, held, queued, published, dead or any", s)
 }
 
 // Order is the order of a list.
@@ -237,6 +243,8 @@ type Event struct {
 	Attempts int    `json:"attempts"`
 	Code     string `json:"code,omitempty"`
 	Error    string `json:"error,omitempty"`
+	// LetterTopic is the dead-letter topic that a dead one was sent to; "" when it was sent to none.
+	LetterTopic string `json:"letter_topic,omitempty"`
 	// NextAttemptAt is when it is tried again; zero when that has no date.
 	NextAttemptAt time.Time `json:"next_attempt_at,omitzero"`
 	// BlockedBy is the id of the event of its key that it waits for; 0 when it waits for none.

@@ -97,6 +97,53 @@ func TestAnEventOfAListSaysWhatIsKnownOfIt(t *testing.T) {
 	same(t, "the next attempt has a time", []bool{got[6].NextAttemptAt.IsZero(), got[7].NextAttemptAt.IsZero()}, []bool{false, true})
 }
 
+// Of what is unpublished and has not failed, somebody wants to know what he keeps himself.
+func TestHeldEventsAreToldFromQueuedOnes(t *testing.T) {
+	t.Parallel()
+	d := mixed(t)
+	owner := d.relay("shop-1")
+	d.event(10, "shop.gone", "x", "NULL")
+	d.event(11, "shop.gone", "x", "NULL")
+	d.event(12, "shop.later", "x", "NULL")
+	d.event(13, "shop.free", "paused", "NULL")
+	d.event(14, "shop.free", "free", "NULL")
+	d.exec(`INSERT INTO outbox.held_topic (source, owner, topic, code, reason) VALUES ($1, $2, 'shop.gone', 'UNKNOWN_TOPIC_OR_PARTITION', 'create it')`, d.id, owner)
+	d.exec(`INSERT INTO outbox.pause (source, scope, topic, paused_by) VALUES ($1, 'topic', 'shop.later', 'ann')`, d.id)
+	d.exec(`INSERT INTO outbox.pause (source, scope, topic, key_hash, partition_key, paused_by) VALUES ($1, 'key', 'shop.free', $2, 'paused', 'eve')`, d.id, keyHash(relayKey("shop.free", "paused")))
+	// Parked and paused is parked.
+	d.exec(`INSERT INTO outbox.pause (source, scope, topic, key_hash, partition_key, paused_by) VALUES ($1, 'key', $2, $3, 'a', 'eve')`, d.id, order, keyHash(relayKey(order, "a")))
+	want := func(what string, f operate.EventFilter, ids ...int64) {
+		t.Helper()
+		for _, window := range []int{10_000, 2} {
+			d.store.windows.waiting = window
+			got, _ := d.all(operate.EventQuery{EventFilter: f, Limit: 2, Order: operate.OldestFirst})
+			same(t, fmt.Sprintf("%s, %d a window", what, window), listed(got), append([]int64{}, ids...))
+		}
+	}
+	want("held", operate.EventFilter{State: operate.StateHeld}, 10, 11, 12, 13)
+	want("queued", operate.EventFilter{State: operate.StateQueued}, 5, 9, 14)
+	want("held, of a topic", operate.EventFilter{State: operate.StateHeld, Topic: some("shop.gone")}, 10, 11)
+	want("held, named", operate.EventFilter{State: operate.StateHeld, Refs: []operate.Ref{{ID: 1}, {ID: 3}, {ID: 5}, {ID: 8}, {ID: 12}}}, 12)
+	want("queued, named", operate.EventFilter{State: operate.StateQueued, Refs: []operate.Ref{{ID: 1}, {ID: 3}, {ID: 5}, {ID: 8}, {ID: 12}}}, 5)
+	want("held, failed", operate.EventFilter{State: operate.StateHeld, Error: "e"})
+	d.exec(`UPDATE outbox.relay SET expires_at = now()`)
+	want("held, when the relay is dead", operate.EventFilter{State: operate.StateHeld}, 12, 13)
+	d.exec(`INSERT INTO outbox.pause (source, scope, paused_by) VALUES ($1, 'source', 'ann')`, d.id)
+	want("held, with everything paused", operate.EventFilter{State: operate.StateHeld}, 5, 9, 10, 11, 12, 13, 14)
+	want("queued, with everything paused", operate.EventFilter{State: operate.StateQueued})
+}
+
+func TestADeadEventOfAListSaysWhereItWasSent(t *testing.T) {
+	t.Parallel()
+	d := mixed(t)
+	letter := func() string {
+		return d.events(operate.EventQuery{EventFilter: operate.EventFilter{State: operate.StateDead}}).Events[0].LetterTopic
+	}
+	same(t, "one that was skipped", letter(), "")
+	d.exec(`UPDATE outbox.dead_event SET letter_topic = 'dead.orders' WHERE id = 8`)
+	same(t, "a dead letter", letter(), "dead.orders")
+}
+
 func TestEventsAreListedByEachFilter(t *testing.T) {
 	t.Parallel()
 	d := mixed(t)

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -63,6 +64,14 @@ func (q *query) holds(part string, texts ...string) string {
 	return "(" + strings.Join(list, " OR ") + ")"
 }
 
+// kept is the condition for a pause to keep the event s, or for a relay that is alive to hold its topic. Each of its tables is read once for all events.
+func (b *eventSQL) kept() string {
+	return fmt.Sprintf(`(EXISTS (SELECT FROM outbox.pause WHERE source = %[1]s AND scope = 'source')
+    OR s.topic IN (SELECT topic FROM outbox.pause WHERE source = %[1]s AND scope = 'topic')
+    OR (s.topic, s.partition_key) IN (SELECT topic, partition_key FROM outbox.pause WHERE source = %[1]s AND scope = 'key')
+    OR s.topic IN (SELECT h.topic FROM outbox.held_topic h JOIN outbox.relay r USING (source, owner) WHERE h.source = %[1]s AND r.expires_at > now()))`, b.source())
+}
+
 // stateFilter is the condition on what is known of the rows s beside the table: their state, and their errors; "" for none.
 func (b *eventSQL) stateFilter(st stream) string {
 	var list []string
@@ -70,6 +79,10 @@ func (b *eventSQL) stateFilter(st stream) string {
 	case st.dead:
 	case state == operate.StateWaiting, st.named && (state == operate.StateParked || state == operate.StatePublished):
 		list = append(list, "s.state = "+b.param(string(state), "text"))
+	case state == operate.StateHeld:
+		list = append(list, "s.state = 'pending'", b.kept())
+	case state == operate.StateQueued:
+		list = append(list, "s.state = 'pending'", "NOT "+b.kept())
 	case st.named && state == operate.StatePending:
 		list = append(list, "s.published_at IS NULL")
 	}

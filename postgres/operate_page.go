@@ -52,7 +52,7 @@ func (b *eventSQL) text(st stream) string {
 
 // shownColumns are the columns of an [operate.Event], as scanEvent takes them.
 var shownColumns = `s.id, s.event_id, s.state, s.topic, s.partition_key, s.event_type, s.aggregate_type, s.aggregate_id, ` + shownTime("s.created_at") + `, ` +
-	shownTime("s.published_at") + `, s.since, s.attempts, s.code, s.error, s.next_attempt_at, s.blocked_by`
+	shownTime("s.published_at") + `, s.since, s.attempts, s.code, s.error, s.next_attempt_at, s.blocked_by, s.letter`
 
 // retrying are the keys in which an event waits for its next attempt.
 func (b *eventSQL) retrying(st stream) string {
@@ -72,7 +72,7 @@ func (b *eventSQL) known() string {
     CASE WHEN k.event_id = l.event_id AND k.id = l.id THEN k.code ELSE '' END AS code,
     CASE WHEN k.event_id = l.event_id AND k.id = l.id THEN k.reason ELSE coalesce(f.last_error, '') END AS error,
     CASE WHEN f.next_attempt_at > now() THEN f.next_attempt_at END AS next_attempt_at,
-    coalesce(CASE WHEN k.event_id <> l.event_id OR k.id <> l.id THEN k.id END, r.id, 0) AS blocked_by
+    coalesce(CASE WHEN k.event_id <> l.event_id OR k.id <> l.id THEN k.id END, r.id, 0) AS blocked_by, '' AS letter
 FROM l LEFT JOIN outbox.parked_key k ON k.source = %[1]s AND l.published_at IS NULL AND k.key_hash = %[2]s
 LEFT JOIN outbox.failure f ON f.source = %[1]s AND f.id = l.id AND f.event_id = l.event_id AND l.published_at IS NULL
 LEFT JOIN retrying r ON r.topic = l.topic AND r.partition_key = l.partition_key AND r.id < l.id AND l.published_at IS NULL`,
@@ -82,21 +82,21 @@ LEFT JOIN retrying r ON r.topic = l.topic AND r.partition_key = l.partition_key 
 func deadKnown() string {
 	return fmt.Sprintf(`SELECT l.id, l.event_id, 'dead' AS state, l.topic, l.partition_key, %s AS event_type, %s AS aggregate_type, %s AS aggregate_id,
     %s AS created_at, NULL::timestamptz AS published_at, l.died_at AS since, l.attempts, l.code, l.reason AS error,
-    NULL::timestamptz AS next_attempt_at, 0::bigint AS blocked_by FROM l`,
+    NULL::timestamptz AS next_attempt_at, 0::bigint AS blocked_by, coalesce(l.letter_topic, '') AS letter FROM l`,
 		deadColumn("event_type"), deadColumn("aggregate_type"), deadColumn("aggregate_id"), deadColumn("created_at"))
 }
 
 func scanEvent(row pgx.CollectableRow) (e operate.Event, err error) {
 	var created, published, since, next *time.Time
 	err = row.Scan(&e.ID, &e.EventID, &e.State, &e.Topic, &e.PartitionKey, &e.Type, &e.AggregateType, &e.AggregateID, &created, &published,
-		&since, &e.Attempts, &e.Code, &e.Error, &next, &e.BlockedBy)
+		&since, &e.Attempts, &e.Code, &e.Error, &next, &e.BlockedBy, &e.LetterTopic)
 	e.CreatedAt, e.PublishedAt, e.Since, e.NextAttemptAt = timeOrZero(created), timeOrZero(published), timeOrZero(since), timeOrZero(next)
 	return e, err
 }
 
 // read reads a page of the stream from a position on.
 func (l survey) read(ctx context.Context, st stream, q operate.EventQuery, from *position) (page, error) {
-	whole := st.named || !st.sparse && !filtered(q.EventFilter) && q.Error == "" && q.State != operate.StateWaiting
+	whole := st.named || !st.sparse && !filtered(q.EventFilter) && q.Error == "" && !q.State.Decided()
 	b := l.sql(st, q, from, whole)
 	rows, err := l.tx.Query(ctx, b.text(st), b.args...)
 	if err != nil {
@@ -119,7 +119,7 @@ func (l survey) sql(st stream, q operate.EventQuery, from *position, whole bool)
 		b.window = strconv.Itoa(q.Limit + 1)
 	case st.dead:
 		b.window = strconv.Itoa(l.windows.dead)
-	case q.State == operate.StateWaiting:
+	case q.State.Decided():
 		b.window = strconv.Itoa(l.windows.waiting)
 	}
 	return b

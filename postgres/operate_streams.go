@@ -132,7 +132,7 @@ func streamsOf(f operate.EventFilter) []stream {
 		// What is settled has left no error.
 	case f.State == operate.StatePublished:
 		streams = append(streams, tableStream(settledStream, "events", "l.published_at IS NOT NULL"))
-	case f.State == operate.StatePending || f.State == operate.StateWaiting:
+	case f.State == operate.StatePending || f.State.Decided():
 		streams = append(streams, tableStream("u", "unpublished events", ""))
 	case filtered(f):
 		streams = append(streams, tableStream("u", "unpublished events", ""), tableStream(settledStream, "events", "l.published_at IS NOT NULL"))
@@ -245,7 +245,7 @@ func (b *eventSQL) tableColumns(alias string) string {
 }
 
 // deadColumns are those of a dead event. What is in the row that was moved whole is taken out of it as late as possible: it may be large.
-const deadColumns = "x.id, x.event_id, x.topic, x.partition_key, x.event, x.code, x.reason, x.attempts, x.died_at"
+const deadColumns = "x.id, x.event_id, x.topic, x.partition_key, x.event, x.code, x.reason, x.attempts, x.died_at, x.letter_topic"
 
 // deadColumn is the expression for a column of the outbox table, of a dead event l.
 func deadColumn(name string) string {

@@ -83,7 +83,7 @@ VALUES (gen_random_uuid(), 'Order', '1', 'order.placed.v1', '{}', 'shop.missing'
 		_, printed := run("status")
 		return strings.Contains(printed, "UNKNOWN_TOPIC_OR_PARTITION") && strings.Contains(printed, "outbox_held_keys")
 	})
-	if code, printed := run("keys", "list"); code != exitOK || !strings.Contains(printed, "no key is parked\n") || !strings.Contains(printed, "outbox_held_keys") {
+	if code, printed := run("keys", "list"); code != exitOK || !strings.Contains(printed, "no key is parked, paused, or waits for an attempt\n") || !strings.Contains(printed, "outbox_held_keys") {
 		t.Errorf("keys list ended with %d: %s", code, printed)
 	}
 	for _, args := range [][]string{

@@ -24,7 +24,7 @@ type eventFilter struct {
 
 func (f *eventFilter) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.state, "state", "", "pending (whatever is unpublished), parked, waiting, published, dead or any")
+	flags.StringVar(&f.state, "state", "", "pending (whatever is unpublished), or of these parked, waiting, held (paused, or its topic is) or queued (nothing keeps it); published, dead or any")
 	flags.StringSliceVar(&f.ids, "id", nil, "the `id` of a row or of an event; several by commas, or again")
 	flags.StringVar(&f.topic, "topic", "", "the `topic`")
 	flags.StringVar(&f.key, "key", "", "the partition `key`")
@@ -43,7 +43,7 @@ func (f *eventFilter) flags(cmd *cobra.Command) {
 }
 
 // states are those that a filter of events knows.
-var states = []string{"pending", "parked", "waiting", "published", "dead", "any"}
+var states = []string{"pending", "parked", "waiting", "held", "queued", "published", "dead", "any"}
 
 func (f *eventFilter) checks() []check {
 	return []check{oneOf("state", &f.state, states), atLeast("older-than", &f.olderThan, 0), atLeast("newer-than", &f.newerThan, 0)}

@@ -16,7 +16,8 @@ func (a *app) events() *cobra.Command {
 		Short: "Look at events and why they do not move; try them again, give them up, put them back",
 		Long: `An event is pending until it is in Kafka and settled, then published. Of the pending
 ones, an event is parked when it stops its key, and waiting when it is behind such a
-one, or waits for its next attempt. One that was given up is dead.`,
+one, or waits for its next attempt; the others are held when somebody has paused them,
+or their topic is missing or forbidden, and else queued. One that was given up is dead.`,
 		Example: `  outbox events list --state parked
   outbox events show 4711
   outbox events retry --topic order-service.order.confirmed
@@ -48,6 +49,7 @@ with --all-pages, which may take long on a large table. Nothing is
 left out on the way: who goes on to the end has looked at every row.`,
 		Example: `  outbox events list --state parked
   outbox events list --state pending --topic order-service.order.confirmed --oldest
+  outbox events list --state held
   outbox events list --state dead --error MESSAGE_TOO_LARGE --newer-than 24h
   outbox events list --aggregate-type Order --aggregate-id 4711 --json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -106,6 +108,8 @@ func briefly(e operate.Event, text func(string) string) string {
 	switch {
 	case e.State == operate.StatePublished:
 		return "published " + moment(e.PublishedAt)
+	case e.LetterTopic != "":
+		return fmt.Sprintf("sent to %s; %s", text(e.LetterTopic), text(why))
 	case e.BlockedBy != 0:
 		return fmt.Sprintf("behind %d", e.BlockedBy)
 	case e.Kept != nil:

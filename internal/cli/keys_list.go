@@ -87,10 +87,10 @@ and outbox pause list.`,
 }
 
 func (a *app) printKeys(p operate.KeyPage, all bool, text func(string) string) error {
-	if len(p.Keys) == 0 {
+	if len(p.Keys)+len(p.Paused)+len(p.Waiting) == 0 {
 		what := none("key matches", p.Next)
-		if all || len(p.Paused)+len(p.Waiting) > 0 {
-			what = "no key is parked"
+		if all {
+			what = "no key is parked, paused, or waits for an attempt"
 		}
 		fmt.Fprintln(a.stdout, what)
 	}

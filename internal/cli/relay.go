@@ -10,6 +10,7 @@ import (
 
 	"github.com/outbox-relay/outbox/internal/config"
 	"github.com/outbox-relay/outbox/internal/fleet"
+	"github.com/outbox-relay/outbox/relay"
 )
 
 func (a *app) relay() *cobra.Command {
@@ -118,8 +119,20 @@ func announce(parts []*part, log *slog.Logger) {
 // announce says what goes from where to where, with neither user nor password.
 func (p *part) announce() {
 	c := p.pool.Config().ConnConfig
-	p.log.Info("relay starts", "relay", p.name, "version", version(), "mode", cmp.Or(p.cfg.Mode, "leased"), "table", p.cfg.Table,
-		"database", address(&c.Config)+"/"+c.Database, "brokers", strings.Join(p.cfg.Brokers, ","))
+	p.log.Info("relay starts", append([]any{
+		"relay", p.name, "version", version(), "mode", cmp.Or(p.cfg.Mode, "leased"), "table", p.cfg.Table,
+		"database", address(&c.Config) + "/" + c.Database, "brokers", strings.Join(p.cfg.Brokers, ","),
+	}, p.consequences()...)...)
+}
+
+// consequences are the settings that decide what becomes of an event, for the log: how it is settled, and what is done when it cannot be published. A competing relay knows no
+// policies.
+func (p *part) consequences() []any {
+	list := []any{"settle", cmp.Or(p.cfg.Settle, "mark")}
+	if p.cfg.Mode == modeCompeting {
+		return list
+	}
+	return append(list, "on_failure", cmp.Or(strings.Join(p.cfg.OnFailure, ", "), relay.Park.String()), "park_scope", cmp.Or(p.cfg.ParkScope, relay.ScopeKey.String()))
 }
 
 // runUntilStopped says that the stop was heard, for it may take a while, and how it ended.

@@ -48,7 +48,7 @@ SELECT gen_random_uuid(), 'Order', '1', 'order.placed.v1', '{}', 'shop.order', i
 	log := &transcript{}
 	ended := make(chan int, 1)
 	go func() {
-		ended <- Run(ctx, []string{"relay"}, strings.NewReader(""), &bytes.Buffer{}, log,
+		ended <- Run(ctx, []string{"relay", "--on-failure", "*.audit=skip,park attempts=3"}, strings.NewReader(""), &bytes.Buffer{}, log,
 			[]string{"DATABASE_URL=" + db.URL, "KAFKA_BROKERS=" + strings.Join(cluster.ListenAddrs(), ","), "OUTBOX_RELAY_NAME=shop-relay-1"})
 	}()
 	defer stop()
@@ -58,7 +58,8 @@ SELECT gen_random_uuid(), 'Order', '1', 'order.placed.v1', '{}', 'shop.order', i
 	if err := conn.QueryRow(t.Context(), "SELECT name FROM outbox.relay").Scan(&name); err != nil || name != "shop-relay-1" {
 		t.Errorf("the relay is registered as %q: %v", name, err)
 	}
-	for _, what := range []string{`"msg":"relay starts","relay":"shop-relay-1","version":"`, `"mode":"leased","table":"public.outbox_event","database":"`, "/" + databaseOf(db.URL) + `","brokers":"` + cluster.ListenAddrs()[0] + `"}`} {
+	for _, what := range []string{`"msg":"relay starts","relay":"shop-relay-1","version":"`, `"mode":"leased","table":"public.outbox_event","database":"`, "/" + databaseOf(db.URL) + `","brokers":"` + cluster.ListenAddrs()[0] +
+		`","settle":"mark","on_failure":"*.audit=skip, park attempts=3","park_scope":"key"}`} {
 		if !strings.Contains(log.String(), what) {
 			t.Errorf("the log does not begin with %s: %s", what, log)
 		}
