@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"time"
 )
@@ -115,9 +116,13 @@ func (j *job) keepSeen(ctx context.Context) (stop func()) {
 	}
 }
 
-// failed counts failures of one reason.
+// numbers are the parts of a reason in which two that are alike may differ: ids, and numbers of two digits or more.
+var numbers = regexp.MustCompile(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9]{2,}`)
+
+// failed counts failures of one reason, whatever numbers are in it.
 func (j *job) failed(reason string, n int64) {
 	j.report.Failed += n
+	reason = numbers.ReplaceAllString(reason, "…")
 	if _, known := j.reasons[reason]; !known && len(j.reasons) >= mostReasons {
 		reason = "other reasons"
 	}
@@ -181,7 +186,15 @@ func failures(reasons map[string]int64) []FailedFor {
 
 // summary is the report in a line, for the lists of jobs and the audit.
 func (r *Report) summary() string {
-	text := fmt.Sprintf("%d done, %d already done, %d failed, %d not found, %d untouched", r.Done, r.AlreadyDone, r.Failed, r.NotFound, r.Untouched)
+	text := fmt.Sprintf("%d done", r.Done)
+	for _, part := range []struct {
+		n    int64
+		what string
+	}{{r.AlreadyDone, "already done"}, {r.Failed, "failed"}, {r.NotFound, "not found"}, {r.Untouched, "untouched"}} {
+		if part.n > 0 {
+			text += fmt.Sprintf(", %d %s", part.n, part.what)
+		}
+	}
 	if len(r.Reasons) > 0 {
 		text += "; " + r.Reasons[0].Text
 	}

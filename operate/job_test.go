@@ -247,7 +247,7 @@ func TestAnInterruptIsWrittenDown(t *testing.T) {
 		if err != nil || r.State != JobCancelled || r.Untouched != 10 || c.open != 0 {
 			t.Errorf("report %+v, %v", r, err)
 		}
-		if want := []string{"job: 0, 0, cancelled", "audit: 0 of job 7: 0 done, 0 already done, 0 failed, 0 not found, 10 untouched"}; fmt.Sprint(c.ended) != fmt.Sprint(want) {
+		if want := []string{"job: 0, 0, cancelled", "audit: 0 of job 7: 0 done, 10 untouched"}; fmt.Sprint(c.ended) != fmt.Sprint(want) {
 			t.Errorf("ends %q, want %q", c.ended, want)
 		}
 	})
@@ -467,11 +467,23 @@ func TestManyReasonsAreCountedTogether(t *testing.T) {
 	t.Parallel()
 	j := &job{reasons: map[string]int64{}}
 	for i := range 50 {
-		j.failed(fmt.Sprint("reason ", i), 2)
+		j.failed("reason "+string(rune('A'+i)), 2)
 	}
 	list := failures(j.reasons)
 	if j.report.Failed != 100 || len(list) != mostReasons+1 || list[0] != (FailedFor{"other reasons", 60}) {
 		t.Errorf("%d failed, %d reasons, the first %+v", j.report.Failed, len(list), list[0])
+	}
+}
+
+// Of a replay each record has another size: that is one reason.
+func TestReasonsThatDifferInNumbersAreOne(t *testing.T) {
+	t.Parallel()
+	j := &job{reasons: map[string]int64{}}
+	for i := range 50 {
+		j.failed(fmt.Sprintf("event 0190f6c2-7d1e-7a55-8f0e-2f3c9a3d5b%d: the record has %d bytes", 10+i, 1000+i), 1)
+	}
+	if list := failures(j.reasons); len(list) != 1 || list[0] != (FailedFor{"event …: the record has … bytes", 50}) {
+		t.Errorf("reasons %+v", list)
 	}
 }
 

@@ -52,10 +52,10 @@ func (a *app) listAudit(cmd *cobra.Command, f *auditFlags) error {
 		Actor: givenText(cmd, "actor", &f.actor), Verb: givenText(cmd, "verb", &f.verb), Job: f.job, MaxAge: f.newerThan, After: f.after, Limit: f.limit,
 	}
 	return showLook(a, cmd, &f.page, func(s *operate.Service) (operate.AuditPage, error) { return s.Audit(cmd.Context(), me(), q) },
-		func(p operate.AuditPage) error { return a.printAudit(p, textsOf(f.full)) })
+		func(p operate.AuditPage) error { return a.printAudit(p, shown{f.full}) })
 }
 
-func (a *app) printAudit(p operate.AuditPage, text func(string) string) error {
+func (a *app) printAudit(p operate.AuditPage, show shown) error {
 	if len(p.Entries) == 0 {
 		_, err := fmt.Fprintln(a.stdout, "no change matches")
 		return err
@@ -67,7 +67,7 @@ func (a *app) printAudit(p operate.AuditPage, text func(string) string) error {
 				changed = fmt.Sprint(*e.Affected)
 			}
 			what, to := asked(e.Verb, e.Filter)
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", moment(e.At), cell(e.Actor), cell(what), text(to), changed, text(e.Outcome), text(e.Reason))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", moment(e.At), cell(e.Actor), cell(what), show.sentence(to), changed, show.sentence(e.Outcome), show.sentence(e.Reason))
 		}
 	})
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"unicode/utf8"
@@ -77,7 +78,7 @@ func withoutValue(r *operate.Record) *operate.Record {
 }
 
 func (a *app) printEvent(d operate.EventDetail, full bool) error {
-	text := textsOf(full)
+	show := shown{full}
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	line := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, value) }
 	line("id", fmt.Sprint(d.ID))
@@ -90,29 +91,21 @@ func (a *app) printEvent(d operate.EventDetail, full bool) error {
 	line("created", moment(d.CreatedAt))
 	line("published", moment(d.PublishedAt))
 	printLane(line, d)
-	if f := d.Failures; f != nil {
-		line("attempts", fmt.Sprint(f.Attempts))
-		line("first error", moment(f.FirstAt)+" "+printable(f.FirstError))
-		if last := printable(f.LastError); f.LastError == f.FirstError {
-			line("last error", moment(f.LastAt)+" the same")
-		} else {
-			line("last error", moment(f.LastAt)+" "+last)
-		}
-	}
+	printFailures(line, d)
 	for _, c := range d.Extra {
 		value := "NULL"
 		if c.Value != nil {
-			value = text(*c.Value)
+			value = show.name(*c.Value)
 		}
 		line(printable(c.Name), value)
 	}
 	for i, r := range d.Why {
-		line(label(i, "why"), printable(r.Text))
+		line(label(i, "why"), noteLine(r.Text))
 	}
 	for i, n := range d.Notes {
-		line(label(i, "note"), printable(n))
+		line(label(i, "note"), noteLine(n))
 	}
-	printRecord(line, d, text)
+	printRecord(line, d, show)
 	if err := w.Flush(); err != nil {
 		return err
 	}
@@ -121,6 +114,29 @@ func (a *app) printEvent(d operate.EventDetail, full bool) error {
 		most = math.MaxInt
 	}
 	return a.printTexts(d, most)
+}
+
+// printFailures leaves out an error that a reason tells, too.
+func printFailures(line func(string, string), d operate.EventDetail) {
+	f := d.Failures
+	if f == nil {
+		return
+	}
+	attempts := fmt.Sprintf("%d, the first at %s, the last at %s", f.Attempts, moment(f.FirstAt), moment(f.LastAt))
+	if f.FirstAt.Equal(f.LastAt) {
+		attempts = fmt.Sprintf("%d, at %s", f.Attempts, moment(f.LastAt))
+	}
+	line("attempts", attempts)
+	if f.FirstError != f.LastError {
+		line("first error", noteLine(f.FirstError))
+	}
+	_, reason, _ := strings.Cut(f.LastError, ": ")
+	told := slices.ContainsFunc(d.Why, func(r operate.Reason) bool {
+		return strings.Contains(r.Text, f.LastError) || reason != "" && strings.Contains(r.Text, reason)
+	})
+	if !told {
+		line("last error", noteLine(f.LastError))
+	}
 }
 
 // label names the first line of several.
@@ -139,14 +155,14 @@ func printLane(line func(string, string), d operate.EventDetail) {
 	line("lane", fmt.Sprintf("%d: %s", d.Lane, owner))
 }
 
-func printRecord(line func(string, string), d operate.EventDetail, text func(string) string) {
+func printRecord(line func(string, string), d operate.EventDetail, show shown) {
 	switch {
 	case d.Unrenderable != "":
 		line("record", "none: "+printable(d.Unrenderable))
 	case d.Record != nil:
 		line("record", fmt.Sprintf("%d bytes, as the topic's max.message.bytes counts them", d.Record.Bytes))
 		for i, h := range d.Record.Headers {
-			line(label(i, "headers"), printable(h.Key)+": "+text(h.Value))
+			line(label(i, "headers"), printable(h.Key)+": "+show.name(h.Value))
 		}
 	}
 }

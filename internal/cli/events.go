@@ -80,27 +80,27 @@ func (a *app) listEvents(cmd *cobra.Command, f *eventsListFlags) error {
 		return eventPages(cmd.Context(), s, q, f.allPages)
 	},
 		func(p operate.EventPage) error {
-			if err := a.printEvents(p, textsOf(f.full)); err != nil {
+			if err := a.printEvents(p, shown{f.full}); err != nil {
 				return err
 			}
 			return a.foot(p.Looks, p.Estimated, p.Next)
 		})
 }
 
-func (a *app) printEvents(p operate.EventPage, text func(string) string) error {
+func (a *app) printEvents(p operate.EventPage, show shown) error {
 	if len(p.Events) == 0 {
 		_, err := fmt.Fprintln(a.stdout, none("event matches", p.Next))
 		return err
 	}
 	return a.table("ID\tSTATE\tTOPIC\tKEY\tEVENT TYPE\tCREATED\tWHY", func(w io.Writer) {
 		for _, e := range p.Events {
-			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.State, text(e.Topic), keyCell(e.PartitionKey, text), text(e.Type), moment(e.CreatedAt), briefly(e, text))
+			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.State, show.name(e.Topic), show.key(e.PartitionKey), show.name(e.Type), moment(e.CreatedAt), briefly(e, show))
 		}
 	})
 }
 
 // briefly says in a cell why an event is where it is.
-func briefly(e operate.Event, text func(string) string) string {
+func briefly(e operate.Event, show shown) string {
 	why := cmp.Or(e.Error, e.Code)
 	if e.Code != "" && e.Error != "" {
 		why = e.Code + ": " + e.Error
@@ -109,13 +109,13 @@ func briefly(e operate.Event, text func(string) string) string {
 	case e.State == operate.StatePublished:
 		return "published " + moment(e.PublishedAt)
 	case e.LetterTopic != "":
-		return fmt.Sprintf("sent to %s; %s", text(e.LetterTopic), text(why))
+		return fmt.Sprintf("sent to %s; %s", show.name(e.LetterTopic), show.sentence(why))
 	case e.BlockedBy != 0:
 		return fmt.Sprintf("behind %d", e.BlockedBy)
 	case e.Kept != nil:
-		return text(e.Kept.Text)
+		return show.sentence(e.Kept.Text)
 	case !e.NextAttemptAt.IsZero():
-		return fmt.Sprintf("again at %s: %s", moment(e.NextAttemptAt), text(why))
+		return fmt.Sprintf("again at %s: %s", moment(e.NextAttemptAt), show.sentence(why))
 	}
-	return text(why)
+	return show.sentence(why)
 }

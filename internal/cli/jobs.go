@@ -43,7 +43,7 @@ relay to carry them out, or were killed. outbox jobs cancel ends either.`,
 			}
 			q := operate.JobQuery{State: state, Verb: givenText(cmd, "verb", &verb), Actor: givenText(cmd, "actor", &actor), After: f.after, Limit: f.limit}
 			return showLook(a, cmd, &f, func(s *operate.Service) (operate.JobPage, error) { return s.Jobs(cmd.Context(), me(), q) },
-				func(p operate.JobPage) error { return a.printJobs(p, textsOf(full)) })
+				func(p operate.JobPage) error { return a.printJobs(p, shown{full}) })
 		},
 	}
 	f.flags(cmd)
@@ -56,15 +56,15 @@ relay to carry them out, or were killed. outbox jobs cancel ends either.`,
 	return cmd
 }
 
-func (a *app) printJobs(p operate.JobPage, text func(string) string) error {
+func (a *app) printJobs(p operate.JobPage, show shown) error {
 	if len(p.Jobs) == 0 {
 		fmt.Fprintln(a.stdout, "no job matches")
-		return a.printOpenRequests(p, text)
+		return a.printOpenRequests(p, show)
 	}
 	err := a.table("ID\tSTATE\tWHAT\tDONE\tFAILED\tOF\tTO\tWHO\tSTARTED\tLAST SEEN\tNOTE", func(w io.Writer) {
 		for _, j := range p.Jobs {
 			what, to := asked(j.Verb, j.Filter)
-			fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", j.ID, j.State, cell(what), j.Done, j.Failed, j.Total, text(to), cell(j.Actor), moment(j.StartedAt), moment(j.SeenAt), text(j.Note))
+			fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", j.ID, j.State, cell(what), j.Done, j.Failed, j.Total, show.sentence(to), cell(j.Actor), moment(j.StartedAt), moment(j.SeenAt), show.sentence(j.Note))
 		}
 	})
 	if err != nil {
@@ -73,11 +73,11 @@ func (a *app) printJobs(p operate.JobPage, text func(string) string) error {
 	if err := a.foot(nil, "", p.Next); err != nil {
 		return err
 	}
-	return a.printOpenRequests(p, text)
+	return a.printOpenRequests(p, show)
 }
 
 // printOpenRequests shows what is asked for and not done, of no job.
-func (a *app) printOpenRequests(p operate.JobPage, text func(string) string) error {
+func (a *app) printOpenRequests(p operate.JobPage, show shown) error {
 	if len(p.Requests) == 0 {
 		return nil
 	}
@@ -92,7 +92,7 @@ func (a *app) printOpenRequests(p operate.JobPage, text func(string) string) err
 			if r.Event != nil {
 				event = fmt.Sprint(r.Event.ID)
 			}
-			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, cell(r.Verb), event, cell(r.Topic), printable(abridged(r.PartitionKey)), cell(r.Actor), moment(r.At), text(r.Reason))
+			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, cell(r.Verb), event, cell(r.Topic), show.key(r.PartitionKey), cell(r.Actor), moment(r.At), show.sentence(r.Reason))
 		}
 	})
 }

@@ -75,7 +75,7 @@ and outbox pause list.`,
 			}
 			return showLook(a, cmd, &f.page, func(s *operate.Service) (operate.KeyPage, error) { return s.Keys(cmd.Context(), me(), q) },
 				func(p operate.KeyPage) error {
-					return a.printKeys(p, q.KeyFilter == operate.KeyFilter{}, textsOf(f.full))
+					return a.printKeys(p, q.KeyFilter == operate.KeyFilter{}, shown{f.full})
 				})
 		},
 	}
@@ -86,7 +86,7 @@ and outbox pause list.`,
 	return cmd
 }
 
-func (a *app) printKeys(p operate.KeyPage, all bool, text func(string) string) error {
+func (a *app) printKeys(p operate.KeyPage, all bool, show shown) error {
 	if len(p.Keys)+len(p.Paused)+len(p.Waiting) == 0 {
 		what := none("key matches", p.Next)
 		if all {
@@ -94,7 +94,7 @@ func (a *app) printKeys(p operate.KeyPage, all bool, text func(string) string) e
 		}
 		fmt.Fprintln(a.stdout, what)
 	}
-	if err := a.printKeyLines(p, text); err != nil {
+	if err := a.printKeyLines(p, show); err != nil {
 		return err
 	}
 	if err := a.foot(p.Looks, "", p.Next); err != nil || len(p.Competing) == 0 {
@@ -106,13 +106,13 @@ func (a *app) printKeys(p operate.KeyPage, all bool, text func(string) string) e
 }
 
 // printKeyLines prints the parked keys, then those of the first page that are paused, or wait for their next attempt.
-func (a *app) printKeyLines(p operate.KeyPage, text func(string) string) error {
+func (a *app) printKeyLines(p operate.KeyPage, show shown) error {
 	if len(p.Keys)+len(p.Paused)+len(p.Waiting) == 0 {
 		return nil
 	}
 	err := a.table("STATE\tTOPIC\tKEY\tID\tEVENT TYPE\tSINCE\tREASON", func(w io.Writer) {
 		line := func(state, topic, key, id, typ string, since time.Time, reason string) {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", state, text(topic), keyCell(key, text), id, text(typ), moment(since), text(reason))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", state, show.name(topic), show.key(key), id, show.name(typ), moment(since), show.sentence(reason))
 		}
 		for _, k := range p.Keys {
 			line("parked", k.Topic, k.PartitionKey, fmt.Sprint(k.ID), k.Type, k.ParkedAt, whyParked(k))

@@ -57,7 +57,7 @@ func (a *app) printPauses(list []operate.Pause) error {
 			if p.Scope == operate.ScopeSource {
 				what = "everything"
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", what, cell(p.Topic), cmp.Or(key, `""`), cell(p.By), moment(p.Since), cell(p.Reason))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", what, cell(p.Topic), cmp.Or(key, `""`), cell(p.By), moment(p.Since), shown{}.sentence(p.Reason))
 		}
 	})
 }

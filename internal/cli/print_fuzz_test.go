@@ -16,7 +16,7 @@ import (
 func printed(t *testing.T, text string, full bool) map[string]string {
 	t.Helper()
 	noon := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
-	cells := textsOf(full)
+	cells := shown{full}
 	filter, err := json.Marshal(map[string]any{"events": map[string]string{"topic": text, text: text}})
 	if err != nil {
 		t.Fatal(err)

@@ -133,7 +133,7 @@ func pauseName(p relay.Pause) string {
 func pausedBy(by string, since time.Time, reason string) string {
 	text := fmt.Sprintf("by %s since %s", printable(abridged(by)), moment(since))
 	if reason != "" {
-		text += ": " + printable(abridged(reason))
+		text += ": " + noteLine(abridged(reason))
 	}
 	return text
 }
@@ -163,7 +163,7 @@ func heldOrPaused(s postgres.Status, t postgres.TopicStatus) string {
 		parts = append(parts, "paused "+pausedBy(p.By, p.At, p.Reason))
 	}
 	if t.HeldCode != "" {
-		parts = append(parts, printable(fmt.Sprintf("since %s: %s: %s", moment(t.HeldSince), t.HeldCode, t.HeldReason)))
+		parts = append(parts, noteLine(fmt.Sprintf("since %s: %s: %s", moment(t.HeldSince), t.HeldCode, t.HeldReason)))
 	}
 	return strings.Join(parts, "; ")
 }

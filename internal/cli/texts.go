@@ -7,23 +7,35 @@ func fullFlag(cmd *cobra.Command, full *bool) {
 	cmd.Flags().BoolVar(full, "full", false, "do not cut long texts")
 }
 
-// textsOf makes the cells of a table of texts: cut, or whole.
-func textsOf(full bool) func(string) string {
-	if !full {
-		return cell
+// shown makes texts from the database cells of a table: cut, or whole.
+type shown struct{ full bool }
+
+// name is a text that may be anything. What a terminal would obey, or could be taken for another text, is quoted.
+func (s shown) name(text string) string {
+	switch {
+	case !s.full:
+		return cell(text)
+	case text == "":
+		return "-"
 	}
-	return func(s string) string {
-		if s == "" {
-			return "-"
-		}
-		return printable(s)
-	}
+	return printable(text)
 }
 
-// keyCell is a partition key as a cell: an empty key is one, and is shown as "".
-func keyCell(key string, text func(string) string) string {
-	if key == "" {
+// sentence is a text for people, which may quote names itself.
+func (s shown) sentence(text string) string {
+	if text == "" {
+		return "-"
+	}
+	if !s.full {
+		text = abridged(text)
+	}
+	return noteLine(text)
+}
+
+// key is a partition key: an empty one is a key too, and is shown as "".
+func (s shown) key(text string) string {
+	if text == "" {
 		return `""`
 	}
-	return text(key)
+	return s.name(text)
 }

@@ -45,7 +45,7 @@ oldest, and marks the numbers with + when there are more; outbox status counts f
 
 func (a *app) printTopicList(list operate.TopicList) error {
 	if p := list.Paused; p != nil {
-		fmt.Fprintf(a.stdout, "all topics are paused by %s since %s: %s\n\n", printable(p.By), moment(p.Since), cell(p.Reason))
+		fmt.Fprintf(a.stdout, "all topics are paused by %s since %s: %s\n\n", printable(p.By), moment(p.Since), shown{}.sentence(p.Reason))
 	}
 	for _, o := range list.Outages {
 		fmt.Fprintf(a.stdout, "Kafka does not answer %s since %s: what it has waits, of any topic\n\n", printable(o.Relay), moment(o.Since))
@@ -83,7 +83,7 @@ func keeps(t operate.Topic, watched bool) string {
 	}
 	switch {
 	case len(parts) > 0:
-		return printable(strings.Join(parts, "; "))
+		return noteLine(strings.Join(parts, "; "))
 	case !watched:
 		return "-"
 	}
