@@ -196,7 +196,7 @@ func describeOvertaken(out io.Writer, o *operate.OvertakenEvents) {
 		if i == 0 {
 			fmt.Fprintln(out, "  these keys have the most events that come behind newer ones:")
 		}
-		fmt.Fprintf(out, "    %d of key %s of topic %s\n", k.Count, keyCell(k.PartitionKey, cell), cell(k.Topic))
+		fmt.Fprintf(out, "    %d of key %s of topic %s\n", k.Count, shown{}.key(k.PartitionKey), cell(k.Topic))
 	}
 	if more := o.Keys - int64(len(o.Named)); more > 0 {
 		fmt.Fprintf(out, "    and %s more\n", plural(int(more), "key"))
