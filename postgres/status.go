@@ -49,6 +49,8 @@ type TopicStatus struct {
 	OldestAge     time.Duration
 	EligibleAge   time.Duration
 	ParkedKeys    int64
+	// PausedKeys is how many of its keys are paused by themselves.
+	PausedKeys int64
 	// HeldCode and HeldReason say why nothing can be published to the topic; "" when nothing stands in the way, as far as the relay has
 	// noticed: a topic that no event was tried for is not looked at. HeldSince is when that was noticed.
 	HeldCode, HeldReason string

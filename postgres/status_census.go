@@ -49,15 +49,17 @@ func takeCensus(ctx context.Context, tx pgx.Tx, row sourceRow, limit int64) (cen
     SELECT topic, count(*) AS keys FROM outbox.parked_key WHERE source = $1 GROUP BY topic
 ), counts AS (
     SELECT topic, count(*) AS pending, `+oldestAge("")+` AS oldest, `+oldestAge(notKept)+` AS eligible, max(id) AS last FROM waiting GROUP BY topic
+), stopped AS (
+    SELECT topic, count(*) AS keys FROM outbox.pause WHERE source = $1 AND scope = 'key' GROUP BY topic
 ), held AS (
     SELECT DISTINCT ON (h.topic) h.topic, h.code, h.reason, h.held_at
     FROM outbox.held_topic h JOIN outbox.relay r ON r.source = h.source AND r.owner = h.owner
     WHERE h.source = $1 AND r.expires_at > clock_timestamp() ORDER BY h.topic, h.held_at
 )
-SELECT false, topic, '', coalesce(pending, 0), coalesce(oldest, 0), coalesce(eligible, 0), coalesce(parked.keys, 0), coalesce(h.code, ''), coalesce(h.reason, ''), h.held_at, last
-FROM counts FULL JOIN parked USING (topic) FULL JOIN held h USING (topic)
+SELECT false, topic, '', coalesce(pending, 0), coalesce(oldest, 0), coalesce(eligible, 0), coalesce(parked.keys, 0), coalesce(h.code, ''), coalesce(h.reason, ''), h.held_at, coalesce(s.keys, 0), last
+FROM counts FULL JOIN parked USING (topic) FULL JOIN held h USING (topic) LEFT JOIN stopped s USING (topic)
 UNION ALL
-SELECT true, p.topic, p.partition_key, count(*), 0, 0, 0, '', '', NULL, NULL FROM pending p
+SELECT true, p.topic, p.partition_key, count(*), 0, 0, 0, '', '', NULL, 0, NULL FROM pending p
 JOIN outbox.pause q ON q.source = $1 AND q.scope = 'key' AND q.topic = p.topic AND q.partition_key = p.partition_key GROUP BY p.topic, p.partition_key
 ORDER BY 1, 2`, row.table.sql()), row.id, limit+1)
 	if err != nil {
@@ -70,7 +72,7 @@ ORDER BY 1, 2`, row.table.sql()), row.id, limit+1)
 	var held *time.Time
 	var last, newest *int64
 	extra := -1
-	_, err = pgx.ForEachRow(rows, []any{&ofKey, &t.Topic, &key, &t.Pending, &oldest, &eligible, &t.ParkedKeys, &t.HeldCode, &t.HeldReason, &held, &last}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&ofKey, &t.Topic, &key, &t.Pending, &oldest, &eligible, &t.ParkedKeys, &t.HeldCode, &t.HeldReason, &held, &t.PausedKeys, &last}, func() error {
 		if ofKey {
 			w.keys[relay.Key{Topic: t.Topic, PartitionKey: key}] = t.Pending
 			return nil

@@ -53,6 +53,11 @@ func TestStatusTellsWhatIsPausedAndWhatThatKeeps(t *testing.T) {
 		"source   6 ann why", "topic b  3 ann why", fmt.Sprintf("key %s %s 2 ann why", orders.Topic, orders.PartitionKey), fmt.Sprintf("key %s nothing of it waits 0 ann why", orders.Topic),
 	})
 	same(t, "count", st.Paused.Count(), int64(4))
+	byTopic := map[string]int64{}
+	for _, x := range st.Topics {
+		byTopic[x.Topic] = x.PausedKeys
+	}
+	same(t, "paused keys by topic", byTopic, map[string]int64{"b": 0, "c": 0, orders.Topic: 2})
 	same(t, "EligibleAge with everything paused", st.EligibleAge, time.Duration(0))
 }
 

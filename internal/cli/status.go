@@ -165,6 +165,9 @@ func heldOrPaused(s postgres.Status, t postgres.TopicStatus) string {
 	if t.HeldCode != "" {
 		parts = append(parts, noteLine(fmt.Sprintf("since %s: %s: %s", moment(t.HeldSince), t.HeldCode, t.HeldReason)))
 	}
+	if t.PausedKeys > 0 {
+		parts = append(parts, fmt.Sprintf("%s paused: outbox pause list", plural(int(t.PausedKeys), "key")))
+	}
 	return strings.Join(parts, "; ")
 }
 

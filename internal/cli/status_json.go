@@ -37,6 +37,7 @@ type topicObject struct {
 	PendingCapped           bool    `json:"pending_capped"`
 	OldestPendingAgeSeconds float64 `json:"oldest_pending_age_seconds"`
 	ParkedKeys              int64   `json:"parked_keys"`
+	PausedKeys              int64   `json:"paused_keys"`
 	HeldCode                string  `json:"held_code"`
 	HeldReason              string  `json:"held_reason"`
 	// HeldSince is null when the topic is not held, Paused when nobody has paused it.
@@ -95,7 +96,7 @@ func statusJSON(name string, s postgres.Status) statusObject {
 	}
 	for _, t := range s.Topics {
 		o.Topics = append(o.Topics, topicObject{
-			t.Topic, t.Pending, t.PendingCapped, t.OldestAge.Seconds(), t.ParkedKeys, t.HeldCode, t.HeldReason, timeOrNull(t.HeldSince), pauseOf(s, t.Topic),
+			t.Topic, t.Pending, t.PendingCapped, t.OldestAge.Seconds(), t.ParkedKeys, t.PausedKeys, t.HeldCode, t.HeldReason, timeOrNull(t.HeldSince), pauseOf(s, t.Topic),
 		})
 	}
 	for _, r := range s.Relays {
