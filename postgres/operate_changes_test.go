@@ -101,7 +101,7 @@ func TestABulkChangeTouchesWhatItsFilterFindsAndNothingElse(t *testing.T) {
 	same(t, "rows left", queryOne[int](t, db, `SELECT count(*) FROM outbox_event`), 2*37-30)
 	same(t, "the job", queryOne[string](t, db, `SELECT concat_ws(' ', verb, total, done, failed, state, actor, ended_at IS NOT NULL) FROM outbox.job`), "skip 30 30 0 done ann t")
 	same(t, "the audit", queryOne[string](t, db, `SELECT string_agg(concat_ws(' ', actor, verb, affected, job IS NOT NULL, reason, filter, left(outcome, 16)), '; ' ORDER BY id) FROM outbox.audit`),
-		`ann skip 0 f sent by hand {"events": {"state": "parked", "topic": "shop.a"}} skip would touch; ann skip 30 t sent by hand {"events": {"state": "parked", "topic": "shop.a", "max_id": "30"}} 30 done, 0 alrea`)
+		`ann skip 0 f sent by hand {"events": {"state": "parked", "topic": "shop.a"}} skip would touch; ann skip 30 t sent by hand {"events": {"state": "parked", "topic": "shop.a", "max_id": "30"}} 30 done`)
 
 	// It can all be put back, and only once.
 	back := operate.Bulk{Verb: operate.VerbRestore, Events: &operate.EventFilter{Topic: some("shop.a")}}
