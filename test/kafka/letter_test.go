@@ -256,7 +256,7 @@ SELECT gen_random_uuid(), 'Order', 'k', 'order.changed.v1', jsonb_build_object('
 	if got := kafkatest.EventIDs(f.records(t, deadTopic(topic))); !slices.Equal(got, want) {
 		t.Errorf("%d letters are not those of the %d dead events, in their order", len(got), len(want))
 	}
-	if n := f.count(t, "SELECT count(DISTINCT xmin::text) FROM outbox.dead_event"); n > events/20 {
+	if n := f.count(t, "SELECT count(DISTINCT xmin::text) FROM outbox.dead_event"); n > events/3 {
 		t.Errorf("%d events were moved by %d transactions", events/3*2, n)
 	}
 }
