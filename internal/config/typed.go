@@ -29,7 +29,7 @@ func Typed(err error) bool {
 		}
 		return len(joined.Unwrap()) > 0
 	}
-	if _, ok := err.(typedError); ok {
+	if _, ok := err.(typedError); ok { //nolint:errorlint // each level is looked at by itself: one that was joined below may be another
 		return true
 	}
 	inner := errors.Unwrap(err)
