@@ -207,7 +207,7 @@ func (t Target) meetsAgain(v Verb) string {
 	if v != VerbRestore || !t.failed() {
 		return ""
 	}
-	return "it was given up for " + t.Code + ": if the cause is still there it fails again, and its key stops"
+	return "it had failed with " + t.Code + ": if the cause is still there it fails again, and its key stops"
 }
 
 // takeBack withdraws a request that nobody waits for any more, so that it surprises nobody later. It may be too late: then the answer counts.

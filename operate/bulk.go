@@ -58,6 +58,8 @@ type Plan struct {
 	Refused []FailedFor `json:"refused,omitempty"`
 	// Overtaken is of a restore: what is known of newer events of the same keys. Only [Service.Plan] looks for them.
 	Overtaken *OvertakenEvents `json:"overtaken,omitempty"`
+	// Largest is of a retry, an unpark and a restore: the largest records that were refused for their size. Only [Service.Plan] looks for them.
+	Largest []TopicSize `json:"largest,omitempty"`
 	// Notes are what to think of before one agrees.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -174,6 +176,9 @@ func (s *Service) Plan(ctx context.Context, a Actor, b Bulk, progress func(Progr
 		return Plan{}, err
 	}
 	b, p, err := s.plan(ctx, b, progress)
+	if err == nil {
+		err = s.largest(ctx, b, &p)
+	}
 	if err != nil || b.Verb != VerbRestore || p.Count == 0 {
 		return p, err
 	}
@@ -310,7 +315,7 @@ func (b Bulk) notes() []string {
 			notes = append(notes, "one that was sent to a dead-letter topic stays there, too: whoever handles it gets it twice")
 		}
 		if b.mayFail() {
-			notes = append(notes, "one that was given up for an error, such as MESSAGE_TOO_LARGE, fails again if the cause is still there: mend it first")
+			notes = append(notes, "one that had failed, such as for MESSAGE_TOO_LARGE, fails again if the cause is still there: mend it first")
 		}
 		return notes
 	case VerbSkip, VerbDead:

@@ -90,11 +90,11 @@ type Target struct {
 	State State
 	// Letter is the dead-letter topic that a dead one was sent to; "" when there is none.
 	Letter string
-	// Code is why a dead event was given up, such as SKIPPED or MESSAGE_TOO_LARGE; "" of one that is not dead.
+	// Code is why a dead event was given up, such as SKIPPED or MESSAGE_TOO_LARGE, and of one that stopped its key then what that was for; "" of one that is not dead.
 	Code string
 }
 
-// failed tells of a dead event that it was not an operator who gave it up.
+// failed tells that a dead event had failed, whoever gave it up then.
 func (t Target) failed() bool { return t.Code != "" && t.Code != "SKIPPED" && t.Code != "DEAD" }
 
 // Overtaken is what is known of the events of a key behind a dead one.

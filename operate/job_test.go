@@ -409,7 +409,7 @@ func TestARestoreWarnsOfWhatFailsAgain(t *testing.T) {
 		c := &crowd{overtaken: OvertakenNo, code: code, late: Answer{Text: "restored"}}
 		synctest.Test(t, func(t *testing.T) {
 			text, err := serviceOf(t, c).Act(t.Context(), ann, Action{Verb: VerbRestore, Event: Ref{ID: 1}})
-			if err != nil || strings.Contains(text, "it was given up for MESSAGE_TOO_LARGE: if the cause is still there it fails again") != warns {
+			if err != nil || strings.Contains(text, "it had failed with MESSAGE_TOO_LARGE: if the cause is still there it fails again") != warns {
 				t.Errorf("%q: %q, %v", code, text, err)
 			}
 		})

@@ -25,7 +25,7 @@ func (s *Store) Find(ctx context.Context, refs []operate.Ref) (found []operate.T
 		alive, dead := "CASE WHEN e.published_at IS NULL THEN 'pending' ELSE 'published' END", "'dead'"
 		text := of(alive, table, l.row.table.sql()+" e", "e.id = ANY ("+ids+")") +
 			" UNION ALL " + of(alive, table, l.row.table.sql()+" e", "e.event_id = ANY ("+events+")") +
-			" UNION ALL " + of(dead, "x.id, x.event_id, x.topic, x.partition_key, coalesce(x.letter_topic, ''), x.code", "outbox.dead_event x",
+			" UNION ALL " + of(dead, "x.id, x.event_id, x.topic, x.partition_key, coalesce(x.letter_topic, ''), "+failedBy("x"), "outbox.dead_event x",
 			"x.source = "+b.source()+" AND (x.id = ANY ("+ids+") OR x.event_id = ANY ("+events+"))")
 		rows, err := l.tx.Query(ctx, text, b.args...)
 		if err != nil {
