@@ -43,9 +43,10 @@ done by then stays done, and the report says what that was.
 Exit codes:
   0   all of it was done, or nothing matched
   1   it failed, or some of it: was not found, or was left because the job was cancelled
-  2   usage: the command line cannot be understood
+  2   usage: the command line cannot be understood, or a value on it cannot be
   3   not confirmed: nothing was changed
-  78  configuration: a setting, a password, a name or a right that waiting does not mend`
+  78  configuration: a setting of the environment or of a file that cannot be, or a
+      password, a name or a right that waiting does not mend`
 
 // narrowing are the flags that narrow a filter.
 var narrowing = []string{"state", "id", "topic", "key", "empty-key", "type", "code", "aggregate-type", "aggregate-id", "error", "older-than", "newer-than", "from", "until", "min-id", "max-id"}

@@ -44,10 +44,10 @@ The log is text on a terminal and JSON elsewhere.
 const exitCodesHelp = `Exit codes:
   0   ok
   1   failed
-  2   usage: the command line cannot be understood
+  2   usage: the command line cannot be understood, or a value on it cannot be
   3   not confirmed, of commands that ask: nothing was changed
-  78  configuration: a setting, a password, a name or a right that waiting
-      does not mend`
+  78  configuration: a setting of the environment or of a file that cannot be,
+      or a password, a name or a right that waiting does not mend`
 
 // usageError is a command line that cannot be understood, configError a setting that cannot work.
 type usageError struct{ err error }

@@ -24,6 +24,28 @@ func TestEveryCommandHasAnExampleThatNamesIt(t *testing.T) {
 	visit(a.root())
 }
 
+// What programs read is written down.
+func TestTheJSONOfEveryCommandIsInTheDocs(t *testing.T) {
+	t.Parallel()
+	docs, err := os.ReadFile("../../docs/cli.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	visit(t, func(cmd *cobra.Command) {
+		name := strings.TrimPrefix(cmd.CommandPath(), "outbox ")
+		if cmd.Flags().Lookup("json") == nil || cmd.Flags().Lookup("all") != nil {
+			// Those that change many things have a line together.
+			return
+		}
+		if verb, _, _ := strings.Cut(name, " "); name != "pause list" && (verb == "pause" || verb == "resume") {
+			name = verb
+		}
+		if !strings.Contains(string(docs), "\n| `"+name+"` | ") && !strings.Contains(string(docs), "\n| `pause`, `"+name+"` | ") && !strings.Contains(string(docs), "\n| `"+name+"`, `resume` | ") {
+			t.Errorf("docs/cli.md does not tell what outbox %s --json prints", name)
+		}
+	})
+}
+
 // A default that is nothing is none.
 func TestNoHelpNamesADefaultOfNothing(t *testing.T) {
 	t.Parallel()
