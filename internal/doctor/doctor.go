@@ -78,8 +78,10 @@ func Examine(ctx context.Context, pool *pgxpool.Pool, table string) (Report, err
 	if err != nil {
 		return r, err
 	}
-	r.add("the role has the rights of a relay", lacking)
 	found, err := schema(ctx, pool, table)
+	if len(lacking) > 0 || !unmade(found) {
+		r.add("the role has the rights of a relay", lacking)
+	}
 	// Without a right the state cannot be read; which right that is stands above.
 	if err != nil && (len(lacking) == 0 || !lacksRight(err)) {
 		return r, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -30,4 +31,9 @@ func rights(ctx context.Context, pool *pgxpool.Pool, table string) ([]Finding, e
 func lacksRight(err error) bool {
 	pg, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && pg.Code == "42501"
+}
+
+// unmade tells that some of what a role needs rights on is not there yet.
+func unmade(found []Finding) bool {
+	return slices.ContainsFunc(found, func(f Finding) bool { return f.Code == "migrations-pending" || f.Code == "table-missing" })
 }
