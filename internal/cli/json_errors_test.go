@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/outbox-relay/outbox/internal/pgtest"
+	"github.com/outbox-relay/outbox/operate"
 )
 
 // said is what one command has said.
@@ -106,4 +108,19 @@ func visit(t *testing.T, do func(*cobra.Command)) {
 		}
 	}
 	walk((&app{}).root())
+}
+
+// How far a long job is has no place in an object, however long it takes.
+func TestUnderJSONNoProgressIsSaid(t *testing.T) {
+	t.Parallel()
+	for asJSON, want := range map[bool]string{true: "", false: "job 1: 2 of 3 done, 0 failed\n"} {
+		var errs bytes.Buffer
+		bar := newJobBar((&app{stderr: &errs, asJSON: asJSON}).progressOut())
+		bar.now = func() time.Time { return bar.said.Add(sayEvery) }
+		bar.show(operate.Progress{Job: 1, Total: 3, Done: 2})
+		bar.end()
+		if errs.String() != want {
+			t.Errorf("asJSON %v: said %q, want %q", asJSON, errs.String(), want)
+		}
+	}
 }
