@@ -79,6 +79,18 @@ func TestSettleLeavesARowWithAnIssuedAgainIDAlone(t *testing.T) {
 }
 
 // A relay that lost its lease while it waited for an ack settles late (BL-080): the event is in Kafka, so that is right.
+// Nobody may edit an unpublished row. The settle does not notice it, unless it is another event now.
+func TestSettleOfARowThatWasEditedInFlight(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	refs := insert(t, db, orders, 2)
+	exec(t, db, `UPDATE outbox_event SET payload = '{"edited": true}', topic = 'elsewhere', partition_key = 'another' WHERE id = $1`, refs[0].ID)
+	exec(t, db, `UPDATE outbox_event SET event_id = gen_random_uuid() WHERE id = $1`, refs[1].ID)
+	same(t, "settled", settle(t, s, refs), 1)
+	same(t, "published ids", published(t, db), []int64{refs[0].ID})
+}
+
 func TestSettleOfAZombieIsHarmless(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
