@@ -2,6 +2,9 @@ package operate
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -69,6 +72,31 @@ type Pruned struct {
 	Created     []string `json:"created,omitempty"`
 	Dropped     []string `json:"dropped,omitempty"`
 	DroppedRows int64    `json:"dropped_rows,omitempty"`
+	// Attached are tables that were partitions, were left detached by a run that was killed, and are partitions again: no relay had read them.
+	Attached []string `json:"attached,omitempty"`
+	// Stranded are tables that were partitions and hold unpublished events, which no relay reads, and that are left alone: people have renamed them, or detach them. It says of each what is
+	// the case, and which statement makes it a partition again.
+	Stranded map[string]string `json:"stranded,omitempty"`
+}
+
+// Strand adds to Stranded.
+func (p *Pruned) Strand(name, why string) {
+	if p.Stranded == nil {
+		p.Stranded = map[string]string{}
+	}
+	p.Stranded[name] = why
+}
+
+// Err is about Stranded, with [CodeConflict]; nil when there is nothing in it.
+func (p Pruned) Err() error {
+	if len(p.Stranded) == 0 {
+		return nil
+	}
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(p.Stranded)) {
+		all = append(all, name+" holds unpublished events, which no relay reads: "+p.Stranded[name])
+	}
+	return Refuse(CodeConflict, "%s", strings.Join(all, "; "))
 }
 
 // Rows is the number of rows of all kinds, without those of dropped partitions.

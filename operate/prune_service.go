@@ -73,8 +73,11 @@ func (s *Service) Prune(ctx context.Context, a Actor, p Prune, reason string, pr
 		var err error
 		pruned, err = pruner.Prune(ctx, p, progress)
 		outcome := ""
-		if n := len(pruned.Created) + len(pruned.Dropped); n > 0 {
+		if n := len(pruned.Created) + len(pruned.Dropped) + len(pruned.Attached); n > 0 {
 			outcome = fmt.Sprintf("done: %d partitions created, %d dropped", len(pruned.Created), len(pruned.Dropped))
+		}
+		if n := len(pruned.Attached); n > 0 {
+			outcome += fmt.Sprintf(", %d attached again", n)
 		}
 		return change{affected: pruned.Rows(), outcome: outcome}, err
 	})

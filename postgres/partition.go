@@ -29,8 +29,11 @@ type partition struct {
 	from, to string
 	// past tells that all that is written from now on lies above it; ahead, that all lies below.
 	past, ahead bool
-	// pending tells that it was being detached when somebody was interrupted.
+	// pending tells that somebody detaches it, or was interrupted when he did: its rows are not among those of the table any more.
 	pending bool
+	oid     uint32
+	// comment is what people, or an earlier run, have written on it.
+	comment string
 	rows    int64
 }
 
@@ -39,17 +42,19 @@ func errPartitions(table tableName, why string) error {
 	return operate.Refuse(operate.CodeConflict, "%s %s: see docs/partitions.md", table, why)
 }
 
+// boundsSQL are beginning and end of a range, of the text of its bound.
+const boundsSQL = `coalesce((regexp_match(bound, 'FROM \((?:''([^'']*)''|MINVALUE)\)'))[1], '') AS low, coalesce((regexp_match(bound, 'TO \((?:''([^'']*)''|MAXVALUE)\)'))[1], '') AS high`
+
 // partitionSQL reads the partitions. Both ends of the range are cast to the column's type there, so the session's own settings read what they have printed.
 const partitionSQL = `
 WITH parts AS (
     SELECT c.oid, n.nspname, c.relname, i.inhdetachpending, greatest(c.reltuples, 0)::bigint AS rows, pg_get_expr(c.relpartbound, c.oid) AS bound
     FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace WHERE i.inhparent = $1::oid
 ), ranges AS (
-    SELECT *, coalesce((regexp_match(bound, 'FROM \((?:''([^'']*)''|MINVALUE)\)'))[1], '') AS low, coalesce((regexp_match(bound, 'TO \((?:''([^'']*)''|MAXVALUE)\)'))[1], '') AS high
-    FROM parts
+    SELECT *, ` + boundsSQL + ` FROM parts
 )
 SELECT nspname::text, relname::text, low, high, coalesce(high <> '' AND high::%[1]s <= %[2]s, false), coalesce(low <> '' AND low::%[1]s > %[2]s, false),
-    inhdetachpending, rows, coalesce(bound, '') = 'DEFAULT'
+    inhdetachpending, rows, coalesce(bound, '') = 'DEFAULT', oid, coalesce(obj_description(oid, 'pg_class'), '')
 FROM ranges ORDER BY low <> '', CASE WHEN low <> '' THEN low::%[1]s END`
 
 // readPartitioning reads the catalog.
@@ -89,7 +94,7 @@ WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p')`, row.table.
 	}
 	var part partition
 	var isDefault bool
-	_, err = pgx.ForEachRow(rows, []any{&part.name.schema, &part.name.name, &part.from, &part.to, &part.past, &part.ahead, &part.pending, &part.rows, &isDefault}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&part.name.schema, &part.name.name, &part.from, &part.to, &part.past, &part.ahead, &part.pending, &part.rows, &isDefault, &part.oid, &part.comment}, func() error {
 		if isDefault {
 			p.hasDefault = true
 			return nil

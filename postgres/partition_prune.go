@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,6 +19,21 @@ var partitionTimeouts = map[string]string{"lock_timeout": "3s", "statement_timeo
 
 // partitions creates and drops the partitions of the request.
 func (o *Operator) partitions(ctx context.Context, row sourceRow, request operate.PrunePartitions, p *pruning) error {
+	return o.define(ctx, row, request, p, (*definition).run)
+}
+
+// planPartitions says what partitions would do.
+func (o *Operator) planPartitions(ctx context.Context, row sourceRow, request operate.PrunePartitions, p *pruning, plan *operate.PrunePlan) error {
+	return o.define(ctx, row, request, p, func(d *definition, ctx context.Context) error { return d.plan(ctx, plan) })
+}
+
+// define does something with the partitions while nobody else does. A plan is made alone, too: the partitions of another run come and go.
+func (o *Operator) define(ctx context.Context, row sourceRow, request operate.PrunePartitions, p *pruning, do func(*definition, context.Context) error) error {
+	alone, err := o.exclude(ctx, row, exclusionWait)
+	if err != nil {
+		return err
+	}
+	defer alone.release(ctx)
 	conn, err := o.definer(ctx)
 	if err != nil {
 		return fmt.Errorf("connect for the partitions: %w", err)
@@ -28,9 +42,11 @@ func (o *Operator) partitions(ctx context.Context, row sourceRow, request operat
 		// The server ends the session when the socket goes.
 		_ = conn.Close(context.WithoutCancel(ctx))
 	}()
-	db := loneConn{conn}
-	d := definition{conn: conn, db: db, row: row, request: request, p: p}
-	return d.run(ctx)
+	d := &definition{conn: conn, db: loneConn{conn}, row: row, request: request, p: p, alone: alone}
+	if d.parted, err = readPartitioning(ctx, conn, row); err != nil {
+		return err
+	}
+	return do(d, ctx)
 }
 
 // definer is a connection of its own: a partition cannot be detached inside a transaction, and limits for the session do not belong into the pool.
@@ -55,20 +71,28 @@ type definition struct {
 	request operate.PrunePartitions
 	p       *pruning
 	parted  *partitioning
+	alone   *exclusion
+	// halfDetached is a partition that somebody else detaches, or has begun to; "" when there is none.
+	halfDetached string
 }
 
-func (d *definition) run(ctx context.Context) (err error) {
-	if d.parted, err = readPartitioning(ctx, d.conn, d.row); err != nil {
-		return err
+// run makes what the writers need first.
+func (d *definition) run(ctx context.Context) error {
+	for _, step := range []func(context.Context) error{d.create, d.forgetUndone, d.finish, d.dropAll} {
+		if err := step(ctx); err != nil {
+			return err
+		}
 	}
-	if err := d.finish(ctx); err != nil {
-		return err
-	}
-	if err := d.create(ctx); err != nil {
-		return err
+	return nil
+}
+
+// dropAll drops what may go, unless another partition is half detached: PostgreSQL detaches one after the other.
+func (d *definition) dropAll(ctx context.Context) error {
+	if d.halfDetached != "" {
+		return nil
 	}
 	for _, part := range d.parted.parts {
-		if !part.past {
+		if !part.past || part.pending {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
@@ -146,8 +170,7 @@ func (d *definition) storage(ctx context.Context, q querier) (string, error) {
 
 // attach makes the table a partition. A bound cannot be a parameter; it comes from the catalog, and is quoted here.
 func (d *definition) attach(ctx context.Context, db executor, part partition) error {
-	_, err := db.Exec(ctx, fmt.Sprintf(`ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%s) TO (%s)`,
-		d.row.table.sql(), part.name.sql(), bound(part.from, "MINVALUE"), bound(part.to, "MAXVALUE")))
+	_, err := db.Exec(ctx, attachSQL(d.row.table, part))
 	return err
 }
 
@@ -158,97 +181,41 @@ func bound(text, none string) string {
 	return "'" + strings.ReplaceAll(text, "'", "''") + "'"
 }
 
-// finish ends what an interrupted run has begun: while a partition is half detached, no other can be. One that is attached again counts as created.
-func (d *definition) finish(ctx context.Context) error {
-	pending, detached, err := d.begun(ctx)
-	if err != nil {
-		return err
-	}
-	for _, part := range pending {
-		if _, err := d.conn.Exec(ctx, fmt.Sprintf(`ALTER TABLE %s DETACH PARTITION %s FINALIZE`, d.row.table.sql(), part.name.sql())); err != nil {
-			return fmt.Errorf("finish detaching partition %s: %w", part.name, partitionTrouble(err, d.row))
-		}
-	}
-	for _, part := range append(pending, detached...) {
-		dropped := len(d.p.total.Dropped)
-		if err := d.discard(ctx, part); err != nil {
-			return err
-		}
-		if len(d.p.total.Dropped) == dropped {
-			d.p.total.Created = append(d.p.total.Created, part.name.String())
-		}
-		d.p.report(d.p.total)
-	}
-	return nil
-}
-
-// begun returns what an interrupted run has left: the partitions that are half detached, of which there can be one, and tables that were partitions. The former are taken off
-// those of the table.
-func (d *definition) begun(ctx context.Context) (pending, detached []partition, err error) {
-	d.parted.parts = slices.DeleteFunc(d.parted.parts, func(part partition) bool {
-		if part.pending {
-			pending = append(pending, part)
-		}
-		return part.pending
-	})
-	detached, err = d.detached(ctx)
-	return pending, detached, err
-}
-
-// planFinish says what finish would do.
-func (d *definition) planFinish(ctx context.Context, plan *operate.PrunePlan) error {
-	pending, detached, err := d.begun(ctx)
-	if err != nil {
-		return err
-	}
-	for _, part := range append(pending, detached...) {
-		unpublished, err := d.unpublished(ctx, part)
-		if err != nil {
-			return err
-		}
-		if unpublished {
-			plan.Created = append(plan.Created, part.name.String())
-			continue
-		}
-		plan.Dropped = append(plan.Dropped, part.name.String())
-		plan.DroppedRows += part.rows
-	}
-	return nil
-}
-
 // drop detaches the partition while the table is in use, looks at it once more when nobody can write to it any more, and drops it; or attaches it again. A note on it tells
 // the next run what it was: whoever is killed in between leaves a table that nobody reads, and it may hold a late event.
 func (d *definition) drop(ctx context.Context, part partition) error {
-	if err := d.note(ctx, part); err != nil {
+	if err := d.alone.check(ctx); err != nil {
+		return err
+	}
+	if err := d.note(ctx, d.conn, part, false); err != nil {
 		return fmt.Errorf("note that partition %s is detached: %w", part.name, partitionTrouble(err, d.row))
 	}
 	if _, err := d.conn.Exec(ctx, fmt.Sprintf(`ALTER TABLE %s DETACH PARTITION %s CONCURRENTLY`, d.row.table.sql(), part.name.sql())); err != nil {
-		return fmt.Errorf("detach partition %s: %w", part.name, partitionTrouble(err, d.row))
+		return errors.Join(fmt.Errorf("detach partition %s: %w", part.name, partitionTrouble(err, d.row)), d.notDetached(ctx, part))
 	}
 	return d.discard(ctx, part)
 }
 
-// discard drops a detached partition if all of it may go.
+// discard drops a partition that this run has detached, if all of it may go.
 func (d *definition) discard(ctx context.Context, part partition) error {
 	// What was begun is brought to its end, whatever becomes of the command: a table that is neither a partition nor gone is of no use to anybody.
 	ctx = context.WithoutCancel(ctx)
-	// All the others were looked at before; nothing but a late commit can have come since.
-	unpublished, err := d.unpublished(ctx, part)
-	if err == nil && !unpublished {
-		if _, err = d.conn.Exec(ctx, "DROP TABLE "+part.name.sql()); err == nil {
-			d.p.total.Dropped = append(d.p.total.Dropped, part.name.String())
-			d.p.total.DroppedRows += part.rows
-			return nil
-		}
+	s := detached{partition: part}
+	err := d.note(ctx, d.conn, part, true)
+	if err == nil {
+		err = d.conclude(ctx, s)
 	}
-	if again := d.attach(ctx, d.conn, part); again != nil {
-		return fmt.Errorf("attach %s again as a partition FROM (%s) TO (%s), which is to be done by hand now, since it may hold unpublished events: %w",
-			part.name, bound(part.from, "MINVALUE"), bound(part.to, "MAXVALUE"), errors.Join(err, again))
+	if err == nil {
+		return nil
 	}
-	if err != nil {
+	switch again := d.bringBack(ctx, s); {
+	case again == nil:
 		return fmt.Errorf("drop partition %s, which is attached again: %w", part.name, err)
+	case code(again) == "42P01":
+		return fmt.Errorf("drop partition %s, which somebody else has dropped or renamed meanwhile: %w", part.name, err)
+	default:
+		return fmt.Errorf("attach partition %s again, which is to be done by hand now, since it may hold unpublished events, with %s %w", part.name, s.returnSQL(d.row.table), errors.Join(err, again))
 	}
-	return d.forget(ctx, part)
 }
 
 // staying says why the partition must stay; "" when it may go.
@@ -256,7 +223,7 @@ func (d *definition) staying(ctx context.Context, part partition) (string, error
 	if d.parted.hasDefault {
 		return "the table has a default partition, so no other can be detached without stopping the writers", nil
 	}
-	if unpublished, err := d.unpublished(ctx, part); err != nil || unpublished {
+	if unpublished, err := hasUnpublished(ctx, d.conn, part.name); err != nil || unpublished {
 		return "it holds unpublished events", err
 	}
 	ended, err := d.writersEnded(ctx, part)
@@ -319,20 +286,12 @@ func (d *definition) remains(ctx context.Context, part partition) (string, error
 		if page.skipped == 0 && page.doomed == page.rows {
 			continue
 		}
-		if unpublished, err := d.unpublished(ctx, part); err != nil || unpublished {
+		if unpublished, err := hasUnpublished(ctx, d.conn, part.name); err != nil || unpublished {
 			return "it holds unpublished events", err
 		}
 		return "some of its events were published too lately", nil
 	}
 	return "", nil
-}
-
-func (d *definition) unpublished(ctx context.Context, part partition) (found bool, err error) {
-	err = d.conn.QueryRow(ctx, fmt.Sprintf(`SELECT EXISTS (SELECT FROM %s WHERE published_at IS NULL)`, part.name.sql())).Scan(&found)
-	if err != nil {
-		return false, fmt.Errorf("look for unpublished events in partition %s: %w", part.name, err)
-	}
-	return found, nil
 }
 
 // partitionTrouble says what to do about the errors that are to be expected.
@@ -346,38 +305,29 @@ func partitionTrouble(err error, row sourceRow) error {
 	return err
 }
 
-// planPartitions says what partitions would do.
-func (o *Operator) planPartitions(ctx context.Context, row sourceRow, request operate.PrunePartitions, p *pruning, plan *operate.PrunePlan) error {
-	conn, err := o.definer(ctx)
-	if err != nil {
-		return fmt.Errorf("connect for the partitions: %w", err)
-	}
-	defer func() {
-		// The server ends the session when the socket goes.
-		_ = conn.Close(context.WithoutCancel(ctx))
-	}()
-	d := definition{conn: conn, db: loneConn{conn}, row: row, request: request, p: p}
-	if d.parted, err = readPartitioning(ctx, conn, row); err != nil {
-		return err
-	}
+// plan says what run would do.
+func (d *definition) plan(ctx context.Context, plan *operate.PrunePlan) error {
+	plan.Kept = map[string]string{}
 	if err := d.planFinish(ctx, plan); err != nil {
 		return err
 	}
-	next, err := d.parted.following(ctx, d.db, d.parted.missingAhead(request.Ahead))
+	next, err := d.parted.following(ctx, d.db, d.parted.missingAhead(d.request.Ahead))
 	if err != nil {
 		return err
 	}
 	for _, part := range next {
 		plan.Created = append(plan.Created, part.name.String())
 	}
-	plan.Kept = map[string]string{}
 	for _, part := range d.parted.parts {
-		if !part.past {
+		if !part.past || part.pending {
 			continue
 		}
 		reason, err := d.staying(ctx, part)
 		if err != nil {
 			return err
+		}
+		if reason == "" && d.halfDetached != "" {
+			reason = "PostgreSQL detaches no other while " + d.halfDetached + " is half detached"
 		}
 		if reason != "" {
 			plan.Kept[part.name.String()] = reason

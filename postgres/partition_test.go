@@ -130,7 +130,7 @@ func TestPartitionsThatWereNotMadeInTimeAreMadeUpToThePresent(t *testing.T) {
 	}
 }
 
-// detachNoted leaves partitions as somebody does who is killed between detaching and dropping them.
+// detachNoted leaves partitions as a run does that is killed between detaching and dropping them.
 func detachNoted(t *testing.T, db *pgxpool.Pool, names ...string) {
 	t.Helper()
 	conn, err := db.Acquire(t.Context())
@@ -146,10 +146,13 @@ func detachNoted(t *testing.T, db *pgxpool.Pool, names ...string) {
 		if !slices.Contains(names, part.name.name) {
 			continue
 		}
-		if err := d.note(t.Context(), part); err != nil {
+		if err := d.note(t.Context(), conn, part, false); err != nil {
 			t.Fatal(err)
 		}
 		exec(t, db, "ALTER TABLE outbox_event DETACH PARTITION "+part.name.sql()+" CONCURRENTLY")
+		if err := d.note(t.Context(), conn, part, true); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
@@ -163,7 +166,7 @@ func TestAPartitionThatAKilledRunLeftDetachedIsDroppedOrAttachedAgain(t *testing
 	exec(t, db, `CREATE TABLE other (); COMMENT ON TABLE other IS 'outbox prune detaches this: {"table":"elsewhere"}'`)
 	got := prune(t, db, partitions(time.Hour, 0))
 	same(t, "dropped", got.Dropped, []string{"public.outbox_event_0", "public.outbox_event_2"})
-	same(t, "attached again", got.Created, []string{"public.outbox_event_1"})
+	same(t, "attached again", got.Attached, []string{"public.outbox_event_1"})
 	same(t, "partitions", partitionsOf(t, db), []string{"outbox_event_1", "outbox_event_3"})
 	same(t, "unpublished", queryOne[int64](t, db, `SELECT min(id) FROM outbox_event WHERE published_at IS NULL`), int64(150))
 	same(t, "comments", queryOne[int](t, db, `SELECT count(*) FROM pg_description WHERE description LIKE 'outbox prune detaches%'`), 1)
@@ -181,7 +184,7 @@ func TestThePlanHasWhatAKilledRunLeft(t *testing.T) {
 	}
 	got := prune(t, db, partitions(time.Hour, 0))
 	same(t, "dropped and planned", [][]string{got.Dropped, plan.Dropped}, [][]string{{"public.outbox_event_0"}, {"public.outbox_event_0"}})
-	same(t, "attached again and planned", [][]string{got.Created, plan.Created}, [][]string{{"public.outbox_event_1"}, {"public.outbox_event_1"}})
+	same(t, "attached again and planned", [][]string{got.Attached, plan.Attached}, [][]string{{"public.outbox_event_1"}, {"public.outbox_event_1"}})
 	plan, err = newOperator(t, db).PlanPrune(t.Context(), partitions(time.Hour, 0))
 	if err != nil {
 		t.Fatal(err)
@@ -249,7 +252,7 @@ func TestDetachingThatWasInterruptedIsFinished(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	same(t, "planned where nothing else is old", plan.Dropped, []string{"public.outbox_event_0"})
+	same(t, "planned where it is too young", plan.Attached, []string{"public.outbox_event_0"})
 	settledRows(t, db, 10, 0, "true")
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
@@ -276,7 +279,8 @@ func TestAnUnpublishedEventThatCameWhileDetachingBringsThePartitionBack(t *testi
 	}
 	p := newPruning(o.db, row)
 	d := definition{conn: conn, db: loneConn{conn}, row: row, p: p}
-	if err := d.discard(t.Context(), partition{name: tableName{"public", "outbox_event_0"}, from: "1", to: "101"}); err != nil {
+	part := partition{name: tableName{"public", "outbox_event_0"}, from: "1", to: "101", oid: queryOne[uint32](t, db, "SELECT 'outbox_event_0'::regclass::oid")}
+	if err := d.discard(t.Context(), part); err != nil {
 		t.Fatal(err)
 	}
 	same(t, "dropped", len(p.total.Dropped), 0)

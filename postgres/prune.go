@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -70,7 +71,7 @@ func (o *Operator) Prune(ctx context.Context, request operate.Prune, progress fu
 		// It is a figure for people; what was deleted is deleted.
 		_ = noteRetention(context.WithoutCancel(ctx), o.pool, row, p.total.Events)
 	}
-	if err != nil {
+	if err = errors.Join(err, p.total.Err()); err != nil {
 		return p.total, fmt.Errorf("prune %s: %w", o.table, err)
 	}
 	return p.total, nil

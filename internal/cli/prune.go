@@ -127,11 +127,11 @@ func (a *app) runPrune(cmd *cobra.Command, f *pruneFlags, request operate.Prune)
 	}
 	switch {
 	case f.dryRun && f.json:
-		return a.encode(plan)
+		return errors.Join(a.encode(plan), plan.Err())
 	case f.dryRun:
-		return a.printPrunePlan(a.stdout, f.table, request, plan)
-	case plan.Rows() == 0 && !plan.EventsEstimated && len(plan.Created) == 0 && len(plan.Dropped) == 0:
-		return a.printPruned(f, request, plan.Pruned, plan.Kept)
+		return errors.Join(a.printPrunePlan(a.stdout, f.table, request, plan), plan.Err())
+	case plan.Rows() == 0 && !plan.EventsEstimated && len(plan.Created)+len(plan.Dropped)+len(plan.Attached) == 0:
+		return errors.Join(a.printPruned(f, request, plan.Pruned, plan.Kept), plan.Err())
 	case !f.yes && f.json:
 		return &plannedError{unasked(), plan}
 	case !f.yes:
@@ -198,11 +198,14 @@ func pruneRows(w *tabwriter.Writer, request operate.Prune, p operate.Pruned, abo
 			fmt.Fprintf(w, "%s\t%s%d\n", line.name, line.about, line.n)
 		}
 	}
-	if request.Partitions != nil && len(p.Created)+len(p.Dropped) == 0 {
+	if request.Partitions != nil && len(p.Created)+len(p.Dropped)+len(p.Attached) == 0 {
 		fmt.Fprintln(w, "partitions\tnone created, none dropped")
 	}
 	if len(p.Created) > 0 {
 		fmt.Fprintf(w, "partitions created\t%s\n", printable(strings.Join(p.Created, ", ")))
+	}
+	if len(p.Attached) > 0 {
+		fmt.Fprintf(w, "partitions attached again\t%s, which a run that was killed had left detached\n", printable(strings.Join(p.Attached, ", ")))
 	}
 	if len(p.Dropped) > 0 {
 		fmt.Fprintf(w, "partitions dropped\t%s, with about %d rows\n", printable(strings.Join(p.Dropped, ", ")), p.DroppedRows)

@@ -1,0 +1,91 @@
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/operate"
+)
+
+const (
+	// exclusionWait is how long a run waits for another one to end.
+	exclusionWait = 30 * time.Second
+	// exclusionLook is how often it looks.
+	exclusionLook = 200 * time.Millisecond
+)
+
+// exclusion lets one run at a time change the partitions of a table. It is an advisory lock in a transaction that stays open beside the run, on a connection of its own:
+// behind a pooler nothing lasts but a transaction, and a partition cannot be detached within one. Such a transaction holds no table and no snapshot, so nothing waits for it.
+type exclusion struct {
+	conn *pgx.Conn
+	tx   pgx.Tx
+}
+
+// partitionLock is the key of the lock: the half of the source's random id that is not its mode lock.
+func partitionLock(source uuid.UUID) int64 { return int64(binary.BigEndian.Uint64(source[8:])) }
+
+// exclude waits for the lock, not longer than wait.
+func (o *Operator) exclude(ctx context.Context, row sourceRow, wait time.Duration) (*exclusion, error) {
+	conn, err := connector{o.pool, "outbox-prune"}.connect(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("connect for the lock of the partitions: %w", err)
+	}
+	e := &exclusion{conn: conn}
+	if err := e.take(ctx, row, wait); err != nil {
+		e.release(ctx)
+		return nil, err
+	}
+	return e, nil
+}
+
+// take asks again and again, instead of waiting in the server: a statement that waits has a snapshot, and detaching waits for those.
+func (e *exclusion) take(ctx context.Context, row sourceRow, wait time.Duration) (err error) {
+	if e.tx, err = e.conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}); err != nil {
+		return fmt.Errorf("begin the lock of the partitions: %w", err)
+	}
+	// The transaction is idle for as long as the run takes.
+	if _, err := e.tx.Exec(ctx, `SELECT set_config(name, '0', true) FROM pg_settings WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')`); err != nil {
+		return fmt.Errorf("begin the lock of the partitions: %w", err)
+	}
+	tick := time.NewTicker(exclusionLook)
+	defer tick.Stop()
+	for end := time.After(wait); ; {
+		var got bool
+		if err := e.tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock($1::bigint)`, partitionLock(row.id)).Scan(&got); err != nil {
+			return fmt.Errorf("lock the partitions: %w", err)
+		}
+		if got {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-end:
+			return operate.Refuse(operate.CodeConflict, "another run of outbox prune --partitions is at work on %s: run it again when that has ended", row.table)
+		case <-tick.C:
+		}
+	}
+}
+
+// check tells that the lock is still held: the server gives it to others when this connection is gone.
+func (e *exclusion) check(ctx context.Context) error {
+	if _, err := e.tx.Exec(ctx, "SELECT"); err != nil {
+		return fmt.Errorf("keep the lock of the partitions; run it again: %w", err)
+	}
+	return nil
+}
+
+// release ends the transaction before the connection: a pooler may keep that for others.
+func (e *exclusion) release(ctx context.Context) {
+	ctx = context.WithoutCancel(ctx)
+	if e.tx != nil {
+		rollback(e.tx)
+	}
+	// The server ends the session when the socket goes.
+	_ = e.conn.Close(ctx)
+}
