@@ -17,7 +17,7 @@ import (
 
 // RetentionConfig says what a [Retention] deletes, and how fast. The zero value deletes nothing.
 type RetentionConfig struct {
-	// Rules say what may go. Partitions are not touched here: they need the table's owner.
+	// Rules say what may go. Partitions are neither created nor dropped here: that needs the table's owner. One that was lost is attached again where the role may.
 	Rules operate.Prune
 	// Name is who it is, for people.
 	Name string
@@ -90,7 +90,7 @@ type Retention struct {
 	settle   SettleMode
 	me       retainer
 
-	// What follows, down to said, belongs to the goroutine of Run: the walk, when it last began, and what was said last.
+	// What follows, down to saidLost, belongs to the goroutine of Run: the walk, when it last began, and what was said last.
 	walk     *pruneWalk
 	walkedAt time.Time
 	// countAt is when the newest events that are kept may be counted again.
@@ -98,6 +98,8 @@ type Retention struct {
 	stateAt  time.Time
 	lookedAt time.Time
 	said     string
+	// saidLost are the detached partitions that were spoken of last.
+	saidLost string
 
 	ahead func() time.Duration
 	now   func() time.Time

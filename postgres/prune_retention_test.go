@@ -3,6 +3,7 @@ package postgres
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -260,4 +261,44 @@ func TestARetentionRefusesWhatCannotBe(t *testing.T) {
 	t.Parallel()
 	_, err := NewRetention(newDatabase(t), Config{}, RetentionConfig{Budget: -1, Rules: operate.Prune{Events: &operate.PruneEvents{OlderThan: -1}, Partitions: &operate.PrunePartitions{}}})
 	wantText(t, err, "none that is negative", "outbox prune --partitions", "settled events")
+}
+
+// A relay is there all the time, and prune perhaps once a day. Where its role may not attach a partition it says what does.
+func TestARetentionAttachesALostPartitionAgainOrSaysHow(t *testing.T) {
+	t.Parallel()
+	for what, owner := range map[string]bool{"as the owner": true, "as a relay": false} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			db := partitionedDatabase(t, "id", "1..101", "101..201", "201..10001")
+			settledRows(t, db, 250, time.Hour, "g = 50")
+			detachNoted(t, db, "outbox_event_0", "outbox_event_1")
+			pool := db
+			if !owner {
+				pool = leastRights(t, db, Config{})
+				exec(t, db, "GRANT SELECT ON outbox.retention TO "+pool.Config().ConnConfig.User)
+				exec(t, db, "GRANT SELECT ON outbox_event_0 TO "+pool.Config().ConnConfig.User)
+			}
+			var log strings.Builder
+			r, err := NewRetention(pool, Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, RetentionConfig{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range 2 {
+				r.lookedAt = time.Time{}
+				if _, err := r.turn(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if owner {
+				// The other one may go, which is no business of a relay.
+				same(t, "partitions", partitionsOf(t, db), []string{"outbox_event_0", "outbox_event_2"})
+				same(t, "said", strings.Count(log.String(), "it is attached again"), 1)
+				return
+			}
+			same(t, "partitions", partitionsOf(t, db), []string{"outbox_event_2"})
+			same(t, "said", strings.Count(log.String(), "statement="), 2)
+			wantText(t, errors.New(log.String()), "partition=public.outbox_event_0", "holds unpublished events, which no relay reads", "partition=public.outbox_event_1", "this role may not look",
+				"only the owner of public.outbox_event")
+		})
+	}
 }

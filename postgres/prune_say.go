@@ -21,6 +21,11 @@ func (r *Retention) look(ctx context.Context, row sourceRow) error {
 	}
 	r.lookedAt = r.now()
 	r.note(func(s *RetentionStats) { s.Holding = h })
+	if h.Partitioned {
+		if err := r.lost(ctx, row); err != nil {
+			return err
+		}
+	}
 	if first && r.cfg.Rules.Events == nil && r.settle == Mark && h.Endless() {
 		oldest := "unknown"
 		if h.OldestSettledAge > 0 {

@@ -87,7 +87,12 @@ func Examine(ctx context.Context, pool *pgxpool.Pool, table string) (Report, err
 		return r, err
 	}
 	if err == nil {
-		r.add("schema, table and source are as the relay needs them", found)
+		detached, err := partitions(ctx, pool, table)
+		// Where something is wrong with rights or source, that has to be mended first.
+		if err != nil && len(lacking)+len(found) == 0 {
+			return r, err
+		}
+		r.add("schema, table and source are as the relay needs them", append(found, detached...))
 	}
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return rank(a) - rank(b) })
 	r.Ready = !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == Error })
