@@ -40,10 +40,10 @@ func (s *Store) begin(ctx context.Context, tx pgx.Tx) (survey, error) {
 	return l, err
 }
 
-// StartAudit implements [operate.Auditor]. Whoever begins a change closes the jobs that nobody runs any more.
+// StartAudit implements [operate.Auditor]. Whoever begins a change closes what others have left behind.
 func (s *Store) StartAudit(ctx context.Context, a operate.AuditStart) (id int64, err error) {
-	// A job that cannot be closed now is shown as it is all the same, and is no reason to refuse a change.
-	_ = s.change(ctx, "close jobs that nobody runs", closeLostJobs)
+	// What cannot be closed now is shown as it is all the same, and is no reason to refuse a change.
+	_ = s.change(ctx, "close what nobody does any more", closeLost)
 	err = s.change(ctx, "write the audit", func(ctx context.Context, l survey) error {
 		return l.tx.QueryRow(ctx, `
 INSERT INTO outbox.audit (source, actor, verb, filter, reason) VALUES ($1::text::uuid, $2, $3, $4::text::jsonb, $5) RETURNING id`,

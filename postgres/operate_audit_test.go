@@ -161,3 +161,42 @@ func TestWhatIsRefusedHasChangedNothingInTheAudit(t *testing.T) {
 	}
 	same(t, "changed", queryOne[string](t, db, `SELECT concat_ws(' ', count(*), sum(affected), count(job), max(reason) FILTER (WHERE verb = 'cancel')) FROM outbox.audit`), "3 0 0 no longer needed")
 }
+
+// A command may die while it still counts, before it has a job: nobody else would ever complete its row.
+func TestTheAuditOfACommandThatDiedBeforeItHadAJobIsClosed(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	store, s := newStore(t, db), newService(t, db)
+	begin := func(verb operate.Verb, filter, ago string) int64 {
+		t.Helper()
+		id, err := store.StartAudit(t.Context(), operate.AuditStart{Actor: "ann", Verb: verb, Filter: []byte(filter)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		exec(t, db, "UPDATE outbox.audit SET at = clock_timestamp() - $2::interval WHERE id = $1", id, ago)
+		return id
+	}
+	skip := begin(operate.VerbSkip, `{"events": {}}`, "2 hours")
+	if e := lastAudit(t, s); e.Affected == nil || *e.Affected != 0 || e.EndedAt.IsZero() || !strings.HasPrefix(e.Outcome, "its command was killed or cut off: nothing was heard of it after ") || !strings.HasSuffix(e.Outcome, "nothing was changed") {
+		t.Errorf("before it is closed the audit says %+v", e)
+	}
+	asked := begin(operate.VerbSkip, `{"request": "4711"}`, "2 hours")
+	counting := begin(operate.VerbSkip, `{"events": {}}`, "50 minutes")
+	deleting := begin(operate.VerbPrune, `{}`, "23 hours")
+	pruned := begin(operate.VerbPrune, `{}`, "25 hours")
+	begin(operate.VerbPause, `{}`, "0")
+	outcome := func(id int64) string {
+		return queryOne[string](t, db, "SELECT concat_ws(' ', affected, split_part(outcome, '; ', 2), (ended_at IS NOT NULL)::text) FROM outbox.audit WHERE id = $1", id)
+	}
+	same(t, "of one that counted", outcome(skip), "0 nothing was changed true")
+	same(t, "of one that pruned", outcome(pruned), "what was done by then stays done true")
+	for what, id := range map[string]int64{"with a request": asked, "that may still count": counting, "that may still delete": deleting} {
+		same(t, "of one "+what, strings.TrimSpace(outcome(id)), "false")
+	}
+	// It was there all the same, and goes on.
+	job, err := store.StartJob(t.Context(), operate.JobStart{Audit: skip, Verb: operate.VerbSkip, Filter: []byte("{}"), Actor: "ann", Total: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "of one that goes on", queryOne[string](t, db, "SELECT concat_ws(' ', job = $2, affected, outcome, ended_at) FROM outbox.audit WHERE id = $1", skip, job), "t")
+}

@@ -41,7 +41,7 @@ func cutPage[T any](h *history, found []T, limit int, id func(T) int64) (page []
 }
 
 // Audit implements [operate.Lookups], over the index audit_source. What a command has left open is completed by the request that the row names, or by the
-// job's end.
+// job's end; a row that names neither, as it will be once somebody closes it.
 func (s *Store) Audit(ctx context.Context, limit time.Duration, q operate.AuditQuery) (operate.AuditPage, error) {
 	return see(ctx, s, limit, "list the audit", func(ctx context.Context, l survey) (operate.AuditPage, error) {
 		h, err := l.history(q.After, "audit", q.Actor, q.Verb, q.Job, q.MaxAge)
@@ -55,8 +55,8 @@ func (s *Store) Audit(ctx context.Context, limit time.Duration, q operate.AuditQ
 		h.list = append(h.list, h.ages("at", 0, q.MaxAge)...)
 		rows, err := l.tx.Query(ctx, fmt.Sprintf(`
 SELECT a.id, a.at, a.actor, a.verb, a.filter::text, a.reason, coalesce(a.job, 0),
-    CASE WHEN a.ended_at IS NULL AND r.done_at IS NOT NULL THEN (r.error IS NULL)::integer ELSE coalesce(a.affected, j.done) END,
-    coalesce(a.outcome, r.error, r.outcome, 'request ' || r.id || ' is open, and may still be carried out', j.note, ''), coalesce(a.ended_at, r.done_at, j.over)
+    CASE WHEN a.ended_at IS NULL AND r.done_at IS NOT NULL THEN (r.error IS NULL)::integer WHEN `+auditLost+` AND `+auditUntouched+` THEN 0 ELSE coalesce(a.affected, j.done) END,
+    coalesce(a.outcome, r.error, r.outcome, 'request ' || r.id || ' is open, and may still be carried out', j.note, CASE WHEN `+auditLost+` THEN `+noteOfLostAudit+` END, ''), coalesce(a.ended_at, r.done_at, j.over, CASE WHEN `+auditLost+` THEN a.at END)
 FROM (SELECT * FROM outbox.audit WHERE %s ORDER BY id DESC LIMIT %d) a
 LEFT JOIN outbox.request r ON a.ended_at IS NULL AND r.id = (a.filter->>'request')::bigint AND r.source = a.source
 LEFT JOIN LATERAL (`+endOfJob+`) j ON true

@@ -36,6 +36,11 @@ func countsOfJob(condition string) string {
     FROM outbox.request q WHERE q.job = j.id AND q.done_at IS NOT NULL AND ` + condition + `)`
 }
 
+// closeLost ends what commands have left behind that are gone.
+func closeLost(ctx context.Context, l survey) error {
+	return firstError(closeLostJobs(ctx, l), closeLostAudit(ctx, l))
+}
+
 // closeLostJobs ends the jobs that nobody runs any more: it closes their requests, and then counts what was done, so that the job and its audit say what is true. A relay that
 // carries out some of the requests at this moment is waited for.
 func closeLostJobs(ctx context.Context, l survey) error {
@@ -68,7 +73,7 @@ func (s *Store) StartJob(ctx context.Context, j operate.JobStart) (id int64, err
 WITH started AS (
     INSERT INTO outbox.job (source, verb, filter, actor, reason, total) VALUES ($1::text::uuid, $2, $3::text::jsonb, $4, $5, $6::bigint) RETURNING id
 ), noted AS (
-    UPDATE outbox.audit a SET job = started.id FROM started WHERE a.id = $7::bigint
+    UPDATE outbox.audit a SET job = started.id, affected = NULL, outcome = NULL, ended_at = NULL FROM started WHERE a.id = $7::bigint
 ) SELECT id FROM started`,
 			l.row.id.String(), string(j.Verb), string(j.Filter), l.row.storable(j.Actor), l.row.storable(j.Reason), j.Total, j.Audit).Scan(&id)
 	})
@@ -121,7 +126,7 @@ func (s *Store) cancelJob(ctx context.Context, id int64, by string) error {
 	var state string
 	err := s.change(ctx, "cancel a job", func(ctx context.Context, l survey) error {
 		by = l.row.storable(by)
-		if err := closeLostJobs(ctx, l); err != nil {
+		if err := closeLost(ctx, l); err != nil {
 			return err
 		}
 		err := l.tx.QueryRow(ctx, `SELECT state FROM outbox.job WHERE id = $1::bigint AND source = $2::text::uuid FOR UPDATE`, id, l.row.id.String()).Scan(&state)
