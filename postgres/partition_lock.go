@@ -43,20 +43,14 @@ func (o *Operator) exclude(ctx context.Context, row sourceRow, wait time.Duratio
 	return e, nil
 }
 
-// take asks again and again, instead of waiting in the server: a statement that waits has a snapshot, and detaching waits for those.
-func (e *exclusion) take(ctx context.Context, row sourceRow, wait time.Duration) (err error) {
-	if e.tx, err = e.conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}); err != nil {
-		return fmt.Errorf("begin the lock of the partitions: %w", err)
-	}
-	// The transaction is idle for as long as the run takes.
-	if _, err := e.tx.Exec(ctx, `SELECT set_config(name, '0', true) FROM pg_settings WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')`); err != nil {
-		return fmt.Errorf("begin the lock of the partitions: %w", err)
-	}
+// take asks again and again, each time in a transaction of its own, instead of waiting in the server: a statement that waits has a snapshot, and detaching waits for those; and a
+// transaction keeps a connection of a pooler, which the run that is waited for may need.
+func (e *exclusion) take(ctx context.Context, row sourceRow, wait time.Duration) error {
 	tick := time.NewTicker(exclusionLook)
 	defer tick.Stop()
 	for end := time.After(wait); ; {
-		var got bool
-		if err := e.tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock($1::bigint)`, partitionLock(row.id)).Scan(&got); err != nil {
+		got, err := e.try(ctx, row)
+		if err != nil {
 			return fmt.Errorf("lock the partitions: %w", err)
 		}
 		if got {
@@ -70,6 +64,24 @@ func (e *exclusion) take(ctx context.Context, row sourceRow, wait time.Duration)
 		case <-tick.C:
 		}
 	}
+}
+
+// try leaves the transaction open when it has got the lock, and else none.
+func (e *exclusion) try(ctx context.Context, row sourceRow) (got bool, err error) {
+	tx, err := e.conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
+	if err != nil {
+		return false, err
+	}
+	if err = tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock($1::bigint)`, partitionLock(row.id)).Scan(&got); err == nil && got {
+		// It is idle for as long as the run takes.
+		_, err = tx.Exec(ctx, `SELECT set_config(name, '0', true) FROM pg_settings WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')`)
+	}
+	if err != nil || !got {
+		rollback(tx)
+		return false, err
+	}
+	e.tx = tx
+	return true, nil
 }
 
 // check tells that the lock is still held: the server gives it to others when this connection is gone.
