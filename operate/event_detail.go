@@ -103,9 +103,11 @@ const (
 	ReasonNoRelay         ReasonCode = "no_relay"
 	ReasonLaneFree        ReasonCode = "lane_free"
 	ReasonOutage          ReasonCode = "outage"
-	ReasonOpenWriter      ReasonCode = "open_writer"
-	ReasonRequested       ReasonCode = "requested"
-	ReasonQueued          ReasonCode = "queued"
+	// ReasonRowLocked is of an event whose row a session has locked; Writer is its transaction.
+	ReasonRowLocked  ReasonCode = "row_locked"
+	ReasonOpenWriter ReasonCode = "open_writer"
+	ReasonRequested  ReasonCode = "requested"
+	ReasonQueued     ReasonCode = "queued"
 )
 
 // Reason is one thing that keeps an event, or says that nothing does, with its evidence.

@@ -117,20 +117,24 @@ func (b *burying) lookAt(ctx context.Context, tx pgx.Tx, left []grave) error {
 		ids[i], eventIDs[i], topics[i], keys[i] = g.ref.ID, g.ref.EventID.String(), g.key.Topic, g.key.PartitionKey
 	}
 	rows, err := tx.Query(ctx, fmt.Sprintf(`
-SELECT u.n, t.same FROM unnest($1::bigint[], $2::text[]::uuid[], $3::text[], $4::text[]) WITH ORDINALITY u(id, event_id, topic, key, n) CROSS JOIN LATERAL (
-    SELECT (t.topic::text = u.topic AND t.partition_key::text = u.key) IS TRUE AS same FROM %s t
-    WHERE t.id = u.id AND (t.event_id = u.event_id) IS TRUE AND t.published_at IS NULL OFFSET 0) t`, b.row.table.sql()), ids, eventIDs, topics, keys)
+WITH found AS MATERIALIZED (
+    SELECT u.n, t.same, t.locker FROM unnest($1::bigint[], $2::text[]::uuid[], $3::text[], $4::text[]) WITH ORDINALITY u(id, event_id, topic, key, n) CROSS JOIN LATERAL (
+        SELECT (t.topic::text = u.topic AND t.partition_key::text = u.key) IS TRUE AS same, t.xmax AS locker FROM %s t
+        WHERE t.id = u.id AND (t.event_id = u.event_id) IS TRUE AND t.published_at IS NULL OFFSET 0) t
+)
+SELECT t.n, t.same, %s FROM found t%s`, b.row.table.sql(), lockerColumns, lockerJoin), ids, eventIDs, topics, keys)
 	if err != nil {
 		return fmt.Errorf("look at the rows: %w", err)
 	}
 	var n int
 	var same bool
-	_, err = pgx.ForEachRow(rows, []any{&n, &same}, func() error {
-		why := relay.ErrLocked
+	var who locker
+	_, err = pgx.ForEachRow(rows, append([]any{&n, &same}, who.targets()...), func() error {
+		became := relay.Burial{Err: relay.ErrLocked, LockedBy: who.text()}
 		if !same {
-			why = &relay.RefusedError{Err: errOtherKey}
+			became = relay.Burial{Err: &relay.RefusedError{Err: errOtherKey}}
 		}
-		b.became[left[n-1].n] = relay.Burial{Err: why}
+		b.became[left[n-1].n] = became
 		return nil
 	})
 	if err != nil {

@@ -93,6 +93,11 @@ $$ BEGIN IF OLD.partition_key = 'key 4' THEN RAISE 'it stays'; END IF; IF OLD.pa
 	}
 	same(t, "became", buryAll(t, s, c, dead), []string{"moved", "gone", "gone", "refused", "refused", "moved", "refused", "locked", "moved"})
 	same(t, "dead events", queryOne[string](t, db, `SELECT string_agg(partition_key, ', ' ORDER BY id) FROM outbox.dead_event`), "key 0, key 5, key 8")
+	again, err := s.Bury(t.Context(), c, dead[7:8])
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantText(t, textError(again[0].LockedBy), fmt.Sprintf("pid %d, ", tx.Conn().PgConn().PID()), "idle in transaction", "open since 20")
 	if err := tx.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -121,6 +121,37 @@ func TestAnOpenWriterIsNamed(t *testing.T) {
 	same(t, "an older event", d.why(9), []operate.ReasonCode{operate.ReasonQueued})
 }
 
+// An event that has failed, and that a policy gives up, hangs in the relay while its row is locked. The database knows by whom.
+func TestAnEventSaysWhoHasItsRowLocked(t *testing.T) {
+	t.Parallel()
+	d := mixed(t)
+	d.relay("shop-1")
+	why := d.show(operate.Ref{ID: 5}).Why
+	same(t, "reasons while it is free", len(why), 1)
+	wantText(t, errors.New(why[0].Text), "nothing that the database knows keeps it", "shop-1 has its lane", "has not yet decided what becomes of it after a failure")
+	conn, err := d.db.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rollback(tx)
+	if _, err := tx.Exec(t.Context(), `SELECT FROM outbox_event WHERE id = 5 FOR UPDATE`); err != nil {
+		t.Fatal(err)
+	}
+	why = d.show(operate.Ref{ID: 5}).Why
+	same(t, "reasons", len(why), 1)
+	same(t, "code", why[0].Code, operate.ReasonRowLocked)
+	pid := int32(conn.Conn().PgConn().PID())
+	wantText(t, errors.New(why[0].Text), "its row is locked", fmt.Sprintf("pid %d", pid), "idle in transaction", "open since")
+	same(t, "who and since when", []any{why[0].Writer.PID, why[0].Since.IsZero()}, []any{pid, false})
+	rollback(tx)
+	same(t, "when it is free again", d.why(5), []operate.ReasonCode{operate.ReasonQueued})
+}
+
 func TestAnEventIsShownWhole(t *testing.T) {
 	t.Parallel()
 	d := mixed(t)

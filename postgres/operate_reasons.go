@@ -30,7 +30,7 @@ func (l survey) addReasons(ctx context.Context, d *operate.EventDetail) error {
 		return nil
 	}
 	for _, find := range []func(context.Context, *operate.EventDetail) ([]operate.Reason, error){
-		l.whyParked, l.whyTried, l.whyPaused, l.whyHeld, l.whyNobody, l.whyOutage, l.whyRequested,
+		l.whyParked, l.whyTried, l.whyPaused, l.whyHeld, l.whyNobody, l.whyOutage, l.whyLocked, l.whyRequested,
 	} {
 		reasons, err := find(ctx, d)
 		if err != nil {
@@ -46,11 +46,13 @@ func (l survey) addReasons(ctx context.Context, d *operate.EventDetail) error {
 	return err
 }
 
-// queued is what is left when nothing keeps it.
+// queued is what is left when the database knows of nothing that keeps it. A relay writes down that an event has failed when it has decided what becomes of it.
 func (l survey) queued(d *operate.EventDetail) operate.Reason {
-	r := operate.Reason{Code: operate.ReasonQueued, By: d.LaneOwner, Text: fmt.Sprintf("nothing keeps it: %s has its lane and comes to it", d.LaneOwner)}
+	r := operate.Reason{Code: operate.ReasonQueued, By: d.LaneOwner, Text: fmt.Sprintf(
+		"nothing that the database knows keeps it: %s has its lane, and comes to it, has sent it and waits for Kafka, or has not yet decided what becomes of it after a failure, as while a dead letter is on its way; its log says what has failed",
+		d.LaneOwner)}
 	if d.LaneOwner == "" {
-		r.Text = "nothing keeps it: relays of mode competing come to it"
+		r.Text = "nothing that the database knows keeps it: relays of mode competing come to it"
 	}
 	return r
 }

@@ -78,6 +78,8 @@ type Burial struct {
 	Moved bool
 	// Err, when it is a *RefusedError, is the database's answer to this event, and to try again is no use; with ErrLocked it is of use, in a while.
 	Err error
+	// LockedBy is, with ErrLocked, who has the row locked and since when, for people; "" when it is not known to be locked.
+	LockedBy string
 }
 
 // Place is where a record is in Kafka.

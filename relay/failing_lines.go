@@ -19,7 +19,7 @@ const (
 )
 
 // failureLines is what the log says of failed events. One mistake, such as a limit that is too low, may fail thousands at once.
-type failureLines struct{ parked, followed, buried, retried burst }
+type failureLines struct{ parked, followed, buried, locked, retried burst }
 
 func newFailureLines(log *slog.Logger, now func() time.Time) *failureLines {
 	of := func(level slog.Level, text, more string) burst {
@@ -29,20 +29,21 @@ func newFailureLines(log *slog.Logger, now func() time.Time) *failureLines {
 		parked:   of(slog.LevelError, "key parked: its events wait for an operator, the others go on", "more keys parked"),
 		followed: of(slog.LevelWarn, "key waits: another key stops the aggregate of its next event", "more keys wait for aggregates"),
 		buried:   of(slog.LevelError, "event given up: it is with the dead ones, its key goes on", "more events given up"),
+		locked:   of(slog.LevelWarn, "event given up, but its row is locked: its key waits until the transaction ends that has it", "more events given up whose rows are locked"),
 		retried:  of(slog.LevelWarn, "event failed, it is tried again: its key waits, the others go on", "more events failed, they are tried again"),
 	}
 }
 
 // tick sums up the bursts whose time is over.
 func (l *failureLines) tick(ctx context.Context) {
-	for _, b := range []*burst{&l.parked, &l.followed, &l.buried, &l.retried} {
+	for _, b := range []*burst{&l.parked, &l.followed, &l.buried, &l.locked, &l.retried} {
 		b.end(ctx)
 	}
 }
 
 // close sums up whatever has no line yet.
 func (l *failureLines) close(ctx context.Context) {
-	for _, b := range []*burst{&l.parked, &l.followed, &l.buried, &l.retried} {
+	for _, b := range []*burst{&l.parked, &l.followed, &l.buried, &l.locked, &l.retried} {
 		b.sumUp(ctx)
 	}
 }

@@ -20,6 +20,12 @@ func TestAllEventsAreMovedWhoseRowsWereLockedThoughNothingElseFails(t *testing.T
 		if n := len(w.table.deadEvents()); n > 0 {
 			t.Errorf("%d events are moved whose rows are locked", n)
 		}
+		if n, more := r.log.count("its row is locked"), r.log.count("more events given up whose rows are locked"); n != burstLines || more != 1 {
+			t.Errorf("%d lines and %d that sum up say that rows are locked, want %d and 1", n, more, burstLines)
+		}
+		if n := r.log.count("locked_by=\"pid 4711\""); n != burstLines {
+			t.Errorf("%d lines say who has a row locked, want %d", n, burstLines)
+		}
 		w.table.lockRows(false)
 		w.until("all are moved", func() bool { return len(w.table.deadEvents()) == keys })
 		r.wantStopped()

@@ -30,6 +30,8 @@ type burying struct {
 	DeadEvent
 	// behind tells that it is not the one that has stopped its key, and may have publishable ones in front of it: unless it has a letter, one that is not moved waits for its turn.
 	behind bool
+	// locked tells that the log has said by whom its row is locked.
+	locked bool
 }
 
 // retried is an event that is to be tried again, after made attempts of most.
@@ -131,6 +133,10 @@ func (t *term) became(ctx context.Context, d burying, b Burial) (goOn bool, err 
 	waits := d.behind && d.Letter == nil
 	switch {
 	case errors.Is(b.Err, ErrLocked) && !waits:
+		if b.LockedBy != "" && !d.locked {
+			d.locked = true
+			t.lines.locked.say(ctx, d.FailedEvent, "locked_by", b.LockedBy)
+		}
 		t.locked = append(t.locked, d)
 		return false, nil
 	case errors.As(b.Err, &refused) && !waits:

@@ -160,7 +160,7 @@ func (s *fakeSource) Bury(ctx context.Context, c Claim, dead []DeadEvent) (becam
 
 func (f *fakeTable) bury(d DeadEvent) Burial {
 	if f.locked(d.Event) {
-		return Burial{Err: ErrLocked}
+		return Burial{Err: ErrLocked, LockedBy: "pid 4711"}
 	}
 	if f.keeps {
 		return Burial{Err: &RefusedError{errors.New("permission denied")}}
