@@ -319,7 +319,11 @@ func (b Bulk) notes() []string {
 		}
 		return notes
 	case VerbSkip, VerbDead:
-		return []string{"the events are kept in outbox.dead_event; outbox events restore puts them back, and one that had failed, such as for MESSAGE_TOO_LARGE, fails again then unless its cause is mended"}
+		var notes []string
+		if b.Events != nil && b.Events.State == StatePending && b.Events.Error == "" && b.Only == nil {
+			notes = append(notes, "these are all that match of what is unpublished, also those that have not failed and wait for their turn; --state parked or --state waiting takes only those that have failed")
+		}
+		return append(notes, "the events are kept in outbox.dead_event; outbox events restore puts them back, and one that had failed, such as for MESSAGE_TOO_LARGE, fails again then unless its cause is mended")
 	}
 	return nil
 }

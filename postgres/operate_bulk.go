@@ -19,8 +19,6 @@ type bulkWalk struct {
 	// order is the walk's order, of columns of l.
 	order     []string
 	condition string
-	// waiting keeps those that wait, as the list of events means it.
-	waiting bool
 }
 
 // bulkSQL writes the statements of a bulk change.
@@ -36,7 +34,6 @@ func walksOf(b operate.Bulk) []bulkWalk {
 	if b.Keys != nil {
 		return []bulkWalk{keyWalk()}
 	}
-	failed := failureWalk("l.published_at IS NULL AND l.topic IS NOT NULL")
 	switch state := b.Events.State; {
 	case b.Verb == operate.VerbReplay:
 		return []bulkWalk{settledWalk()}
@@ -44,19 +41,15 @@ func walksOf(b operate.Bulk) []bulkWalk {
 		return []bulkWalk{deadWalk()}
 	case state == operate.StateParked:
 		return []bulkWalk{parkedWalk()}
-	case b.Verb == operate.VerbRetry && state == operate.StateWaiting:
-		// Of those that wait, only those that wait for their own attempt can be tried.
+	case state == operate.StateWaiting:
+		// Of those that wait, only those that wait for their own attempt can be tried; and what waits behind another one is in order, so that nobody gives it up by this.
 		return []bulkWalk{failureWalk("l.topic IS NOT NULL AND l.due > now() AND NOT l.stops")}
 	case b.Verb == operate.VerbRetry:
 		return []bulkWalk{parkedWalk(), failureWalk("l.topic IS NOT NULL AND l.due IS NOT NULL AND NOT l.stops")}
 	case b.Events.Error != "" && state == operate.StatePending:
-		failed.condition = "l.topic IS NOT NULL AND NOT l.stops"
-		return []bulkWalk{parkedWalk(), failed}
-	case b.Events.Error != "" && state == operate.StateWaiting:
-		failed.waiting = true
-		return []bulkWalk{failed}
+		return []bulkWalk{parkedWalk(), failureWalk("l.topic IS NOT NULL AND NOT l.stops")}
 	}
-	return []bulkWalk{pendingWalk(b.Events.State == operate.StateWaiting)}
+	return []bulkWalk{pendingWalk()}
 }
 
 // keyWalk is over the primary key of parked_key.
@@ -92,8 +85,8 @@ func failureWalk(condition string) bulkWalk {
 }
 
 // pendingWalk is over the index of what is unpublished.
-func pendingWalk(waiting bool) bulkWalk {
-	return bulkWalk{waiting: waiting, order: []string{"id"}, rows: func(b *bulkSQL, after operate.Cursor) string {
+func pendingWalk() bulkWalk {
+	return bulkWalk{order: []string{"id"}, rows: func(b *bulkSQL, after operate.Cursor) string {
 		return fmt.Sprintf("SELECT NULL::bytea AS hash, e.id, %s, '' AS code, '' AS error FROM %s e WHERE e.published_at IS NULL AND %s ORDER BY e.id LIMIT %s",
 			b.tableColumns("e"), b.row.table.sql(), b.idsBehind("e.id", after), b.page)
 	}}
@@ -155,9 +148,6 @@ func (b *bulkSQL) filter(w bulkWalk) string {
 		}
 	}
 	add(w.condition)
-	if w.waiting {
-		add(b.waits())
-	}
 	add(b.columnFilter(func(name string) string { return "l." + name }))
 	if b.bulk.Keys != nil {
 		b.keyFilter(add)
@@ -168,13 +158,6 @@ func (b *bulkSQL) filter(w bulkWalk) string {
 		add(b.holds(b.q.Error, "l.code", "l.error"))
 	}
 	return strings.Join(list, " AND ")
-}
-
-// waits is the condition for an unpublished event l to wait: it is behind the event that stops its key, or it or one before it in the key, r, waits for its next attempt.
-func (b *bulkSQL) waits() string {
-	return fmt.Sprintf(`coalesce((SELECT (k.id, k.event_id) <> (l.id, l.event_id) FROM outbox.parked_key k WHERE k.source = %[1]s AND k.key_hash = %[2]s),
-    r.id < l.id OR EXISTS (SELECT FROM outbox.failure f WHERE f.source = %[1]s AND f.id = l.id AND f.event_id = l.event_id AND f.next_attempt_at > now()))`,
-		b.source(), keyHashSQL("l.topic", "l.partition_key"))
 }
 
 func (b *bulkSQL) keyFilter(add func(string)) {
@@ -210,16 +193,12 @@ func newBulkSQL(l survey, bulk operate.Bulk, page int) (*bulkSQL, error) {
 
 // parts writes the page l, the hits in it, and the place where the page ends; room bounds the hits.
 func (b *bulkSQL) parts(w bulkWalk, after operate.Cursor, room string) string {
-	rows, beside, retrying := w.rows(b, after), "", ""
-	if w.waiting {
-		retrying, beside = b.retrying(stream{}), " LEFT JOIN retrying r ON r.topic = l.topic AND r.partition_key = l.partition_key"
-	}
 	last := strings.Join(w.order, " DESC, ") + " DESC"
-	return fmt.Sprintf(`WITH l AS MATERIALIZED (%s)%s, hit AS MATERIALIZED (
-    SELECT l.topic, l.partition_key, l.id, l.event_id FROM l%s WHERE %s ORDER BY %s LIMIT %s
+	return fmt.Sprintf(`WITH l AS MATERIALIZED (%s), hit AS MATERIALIZED (
+    SELECT l.topic, l.partition_key, l.id, l.event_id FROM l WHERE %s ORDER BY %s LIMIT %s
 ), last AS (
     SELECT (SELECT count(*) FROM l) AS looked, p.id, p.event_id, p.hash FROM (SELECT 1) one LEFT JOIN (SELECT id, event_id, hash FROM l ORDER BY %s LIMIT 1) p ON true
-)`, rows, retrying, beside, b.filter(w), "l."+strings.Join(w.order, ", l."), room, last)
+)`, w.rows(b, after), b.filter(w), "l."+strings.Join(w.order, ", l."), room, last)
 }
 
 // lookedAt is the end of a page as a statement returns it.

@@ -30,8 +30,10 @@ max.message.bytes: what fails again is parked again.`,
   outbox events retry --all --yes`),
 		a.eventsVerb(operate.VerbSkip, "Give events up that nobody wants published, and let their keys go on", `Each event is moved whole to outbox.dead_event, where outbox events list --state dead
 shows it and outbox events restore takes it back; its key goes on behind it. Without
---state these are the events that stop a key. Deleting rows needs a right: outbox
-migrate grants --role relay --delete for the relay's role.`,
+--state these are the events that stop a key, with --state waiting those that wait
+for their own next attempt: never one that is only behind them. --state pending takes
+whatever is unpublished, also what has not failed. Deleting rows needs a right:
+outbox migrate grants --role relay --delete for the relay's role.`,
 			`  outbox events skip 4711 --reason "sent by hand"
   outbox events skip --topic order-service.order.confirmed --older-than 24h --reason "too old" --dry-run`),
 		a.eventsVerb(operate.VerbDead, "Give events up that cannot be published now, to restore them later", `It does what skip does; the code that is kept with the event is another.`,
