@@ -72,7 +72,7 @@ func (l survey) delay(ctx context.Context, d *operate.EventDetail) (string, erro
 	if d.LaneOwner == "" {
 		return "relays of mode competing are alive, and this command has to wait for a row that one of them has locked", nil
 	}
-	return d.LaneOwner + " has its lane, and has not come to it: something of the key is on its way to Kafka, or another transaction has the row locked", nil
+	return d.LaneOwner + " has its lane, and has not come to it: something of the key is on its way to Kafka, such as a dead letter, or another transaction has the row locked", nil
 }
 
 // ownRequest refuses a request that is not there, or that a job has to answer for.
