@@ -30,6 +30,9 @@ type session struct {
 	name string
 	// limit bounds each call.
 	limit time.Duration
+	// grace is how long a call goes on when its caller has no more use for it. The driver ends a connection to end a call, and the lease's is needed once more, to
+	// hand the lanes back.
+	grace time.Duration
 	// turn holds one token; its holder alone touches conn. A channel and not a mutex, so that waiting for it obeys the context.
 	turn chan struct{}
 	// conn is nil before the first open and after close.
@@ -43,6 +46,14 @@ func newSession(name string) *session {
 	return &session{name: name, limit: callTimeout, turn: make(chan struct{}, 1), idle: idleLimit}
 }
 
+// leaveGrace is more than a statement about leases takes, and less than the second in which a clean restart hands over.
+const leaveGrace = 500 * time.Millisecond
+
+func (s *session) withGrace(d time.Duration) *session {
+	s.grace = d
+	return s
+}
+
 // run lends the connection to fn. It never connects: a term works with the connections that Open gave it.
 func (s *session) run(ctx context.Context, fn func(context.Context, *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.limit)
@@ -54,7 +65,32 @@ func (s *session) run(ctx context.Context, fn func(context.Context, *pgx.Conn) e
 	if s.conn == nil || s.conn.IsClosed() {
 		return fmt.Errorf("use the %s connection: %w", s.name, errNotOpen)
 	}
+	ctx, end := s.lenient(ctx)
+	defer end()
 	return fn(ctx, s.conn)
+}
+
+// lenient returns a context that ends with ctx, but for the grace when ctx is cancelled.
+func (s *session) lenient(ctx context.Context) (context.Context, func()) {
+	if s.grace == 0 {
+		return ctx, func() {}
+	}
+	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		if !errors.Is(ctx.Err(), context.Canceled) {
+			cancel()
+			return
+		}
+		select {
+		case <-longer.Done():
+		case <-time.After(s.grace):
+			cancel()
+		}
+	})
+	return longer, func() {
+		stop()
+		cancel()
+	}
 }
 
 // repair makes the connection anew with connect, unless it is there and answers.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -39,5 +40,39 @@ func TestWaitingForTheTurnObeysTheContext(t *testing.T) {
 	err := s.run(ctx, func(context.Context, *pgx.Conn) error { return nil })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("run = %v, want context.Canceled", err)
+	}
+}
+
+// A relay that stops hands its lanes back over the connection that was about to renew them.
+func TestAStopInTheMiddleOfALookAtLeasesLeavesTheConnection(t *testing.T) {
+	t.Parallel()
+	s := openSource(t, newDatabase(t), Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	err := s.lease.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		cancel()
+		_, err := conn.Exec(ctx, "SELECT pg_sleep(0.05)")
+		return err
+	})
+	if err != nil {
+		t.Errorf("the statement that was under way = %v", err)
+	}
+	if err := s.lease.run(t.Context(), func(ctx context.Context, conn *pgx.Conn) error { return conn.Ping(ctx) }); err != nil {
+		t.Errorf("the next one = %v", err)
+	}
+}
+
+// What hangs is not waited for.
+func TestTheGraceOfACancelledCallEnds(t *testing.T) {
+	t.Parallel()
+	s := openSource(t, newDatabase(t), Config{})
+	s.lease.grace = time.Millisecond
+	ctx, cancel := context.WithCancel(t.Context())
+	cancelled := s.lease.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		cancel()
+		_, err := conn.Exec(ctx, "SELECT pg_sleep(600)")
+		return err
+	})
+	if !errors.Is(cancelled, context.Canceled) {
+		t.Errorf("a call that hangs = %v, want context.Canceled", cancelled)
 	}
 }

@@ -74,7 +74,7 @@ func New(pool *pgxpool.Pool, cfg Config) (*Source, error) {
 		read:    newSession("reader"),
 		locks:   newSession("reader's look at locks"),
 		settle:  newSession("settler"),
-		lease:   newSession("lease"),
+		lease:   newSession("lease").withGrace(leaveGrace),
 		state:   newSession("failures"),
 		watch:   newSession("watch"),
 	}, nil
