@@ -75,12 +75,9 @@ func (s *session) lenient(ctx context.Context) (context.Context, func()) {
 	if s.grace == 0 {
 		return ctx, func() {}
 	}
-	longer, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	deadline, _ := ctx.Deadline() // there is the session's limit
+	longer, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	stop := context.AfterFunc(ctx, func() {
-		if !errors.Is(ctx.Err(), context.Canceled) {
-			cancel()
-			return
-		}
 		select {
 		case <-longer.Done():
 		case <-time.After(s.grace):
