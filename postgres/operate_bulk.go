@@ -162,11 +162,10 @@ func (b *bulkSQL) filter(w bulkWalk) string {
 
 func (b *bulkSQL) keyFilter(add func(string)) {
 	k := b.bulk.Keys
+	// What waits for another key goes on with that one.
+	add("l.code <> '" + relay.CodeAggregateParked + "'")
 	if k.Code != nil {
 		add("l.code = " + b.param(*k.Code, "text"))
-	} else {
-		// What waits for another key goes on with that one.
-		add("l.code <> '" + relay.CodeAggregateParked + "'")
 	}
 	if k.Error != "" {
 		add(b.holds(k.Error, "l.code", "l.error"))
@@ -183,6 +182,9 @@ func newBulkSQL(l survey, bulk operate.Bulk, page int) (*bulkSQL, error) {
 		b.q.EventFilter = operate.EventFilter{Topic: bulk.Keys.Topic, PartitionKey: bulk.Keys.PartitionKey, Type: bulk.Keys.Type}
 	case bulk.Events != nil:
 		b.q.EventFilter = *bulk.Events
+	}
+	if bulk.Keys != nil && bulk.Keys.Code != nil && *bulk.Keys.Code == relay.CodeAggregateParked {
+		return nil, operate.Refuse(operate.CodeInvalid, "keys with the code %s wait for another key, and go on by themselves with it: outbox keys list says for which; %s that one", relay.CodeAggregateParked, bulk.Verb)
 	}
 	if (b.q.AggregateType != nil && !l.has("aggregate_type")) || (b.q.AggregateID != nil && !l.has("aggregate_id")) {
 		return nil, operate.Refuse(operate.CodeInvalid, "%s has no columns aggregate_type and aggregate_id to filter by", l.row.table)

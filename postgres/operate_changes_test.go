@@ -586,14 +586,17 @@ func TestBulkRequestsThatAreWrong(t *testing.T) {
 		"ids and a filter":    {Verb: operate.VerbRetry, Events: &operate.EventFilter{Refs: []operate.Ref{{ID: 1}}, Topic: some("a")}},
 		"a NUL in the reason": {Verb: operate.VerbSkip, Events: f, Reason: "a\x00"},
 		"a NUL in a topic":    {Verb: operate.VerbRetry, Events: &operate.EventFilter{Topic: some("a\x00")}},
+		"what waits for keys": {Verb: operate.VerbSkip, Keys: &operate.KeyFilter{Code: some(relay.CodeAggregateParked)}, Reason: "x"},
 		"a negative age":      {Verb: operate.VerbUnpark, Keys: &operate.KeyFilter{MinAge: -1}},
 	} {
 		if _, err := s.Run(t.Context(), ann, b, operate.Confirmed{Any: true}, nil); operate.CodeOf(err) != operate.CodeInvalid {
 			t.Errorf("%s: %v, want it invalid", name, err)
 		}
 	}
+	_, err := s.Plan(t.Context(), ann, operate.Bulk{Verb: operate.VerbUnpark, Keys: &operate.KeyFilter{Code: some(relay.CodeAggregateParked)}}, nil)
+	wantText(t, err, "wait for another key, and go on by themselves with it", "unpark that one")
 	exec(t, db, `ALTER TABLE outbox_event DROP COLUMN aggregate_id`)
-	_, err := s.Plan(t.Context(), ann, bulkOf(operate.VerbReplay, operate.EventFilter{AggregateID: some("1")}), nil)
+	_, err = s.Plan(t.Context(), ann, bulkOf(operate.VerbReplay, operate.EventFilter{AggregateID: some("1")}), nil)
 	if operate.CodeOf(err) == "" || strings.Contains(fmt.Sprint(err), "SQLSTATE") {
 		t.Errorf("a filter by a column that is not there: %v", err)
 	}

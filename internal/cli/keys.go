@@ -17,7 +17,7 @@ published as it is, such as one that is larger than its topic allows. The key's
 later events wait behind it; all other keys go on. With --park-scope aggregate keys
 that come to an event of the same aggregate are parked too, with the code
 AGGREGATE_PARKED: they go on by themselves when that one key does, and unpark and
-skip leave them alone. A relay of mode competing parks
+skip refuse them, and a filter leaves them out. A relay of mode competing parks
 no key: it tries the event again by itself, and says so in its log; what was parked
 before stays so.
 
