@@ -116,8 +116,8 @@ func (j *job) keepSeen(ctx context.Context) (stop func()) {
 	}
 }
 
-// numbers are the parts of a reason in which two that are alike may differ: ids, and numbers of two digits or more.
-var numbers = regexp.MustCompile(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9]{2,}`)
+// numbers are the parts of a reason in which two that are alike may differ: ids, and numbers. A digit that is part of a name is none.
+var numbers = regexp.MustCompile(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9]{2,}|\b[0-9]\b`)
 
 // failed counts failures of one reason, whatever numbers are in it.
 func (j *job) failed(reason string, n int64) {

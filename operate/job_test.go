@@ -479,6 +479,14 @@ func TestManyReasonsAreCountedTogether(t *testing.T) {
 func TestReasonsThatDifferInNumbersAreOne(t *testing.T) {
 	t.Parallel()
 	j := &job{reasons: map[string]int64{}}
+	// Small ids are no reasons of their own either.
+	for i := range 12 {
+		j.failed(fmt.Sprintf("event (id %d) of topic v2.orders waits", i), 1)
+	}
+	if list := failures(j.reasons); len(list) != 1 || list[0] != (FailedFor{"event (id …) of topic v2.orders waits", 12}) {
+		t.Errorf("reasons of small ids %+v", list)
+	}
+	j = &job{reasons: map[string]int64{}}
 	for i := range 50 {
 		j.failed(fmt.Sprintf("event 0190f6c2-7d1e-7a55-8f0e-2f3c9a3d5b%d: the record has %d bytes", 10+i, 1000+i), 1)
 	}
