@@ -36,6 +36,8 @@ type Config struct {
 	Headers bool
 	// Delete gives the relay's role the right to delete rows: to settle by delete, and to move events that are given up.
 	Delete bool
+	// Restore gives the role the right to put dead events back: to insert rows, which a relay needs for nothing else.
+	Restore bool
 	// LockTimeout is how long a step waits for a lock that traffic holds, before it lets the traffic pass and tries again; 0 is
 	// DefaultLockTimeout. Nobody queues behind a step for longer.
 	LockTimeout time.Duration

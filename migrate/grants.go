@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Grants returns the statements that give a role what a relay needs, and no more: it cannot write events nor, unless [Config].Delete is
-// set, remove any. The objects have to exist; run it as their owner.
+// Grants returns the statements that give a role what a relay needs, and no more: it cannot write events, unless
+// [Config].Restore is set, nor remove any, unless [Config].Delete is. The objects have to exist; run it as their owner.
 func Grants(config Config, role string) (string, error) {
 	s, err := config.checkRole(role)
 	if err != nil {

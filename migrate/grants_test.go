@@ -131,6 +131,21 @@ func TestTheRelayMayDeleteOnlyWhenAsked(t *testing.T) {
 	forbidden(t, c, insertInto(r), "TRUNCATE "+r.Table.SQL())
 }
 
+// Dead events come back by the role of the relay that is alive, or by the operator's when there is none.
+func TestARelayAndAnOperatorMayPutEventsBackOnlyWhenAsked(t *testing.T) {
+	t.Parallel()
+	for name, grants := range map[string]func(migrate.Config, string) (string, error){"relay": migrate.Grants, "operator": migrate.GrantsOperator} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, r := asRole(t, migrate.Config{Restore: true}, "SELECT 1", grants)
+			table := r.Table.SQL()
+			allowed(t, c, `INSERT INTO `+table+` (id, event_id, aggregate_type, aggregate_id, event_type, payload, topic, partition_key) OVERRIDING SYSTEM VALUE
+SELECT 77, gen_random_uuid(), 'A', '1', 'x', '{}', 't', 'k'`, "DELETE FROM outbox.dead_event")
+			forbidden(t, c, "DELETE FROM "+table, "TRUNCATE "+table)
+		})
+	}
+}
+
 func TestAWriterMayInsertAndNotReadOthers(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]string{

@@ -36,6 +36,9 @@ func (s settings) relayRights() []rights {
 	if s.Delete {
 		list = append(list, rights{privileges: "DELETE", objects: []Table{s.table}})
 	}
+	if s.Restore {
+		list = append(list, rights{privileges: "INSERT", objects: []Table{s.table}})
+	}
 	list = append(list,
 		rights{privileges: "USAGE", schema: true, objects: []Table{{Schema: stateSchema}}},
 		on("SELECT", "migration"),

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/advice"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -290,7 +291,7 @@ func (b *batch) explain(verb string, err error) string {
 			"to the relay's role", err, table)
 	case VerbRestore:
 		return fmt.Sprintf("%v; to restore events, the relay needs: GRANT INSERT ON TABLE %s and GRANT DELETE ON TABLE outbox.dead_event, "+
-			"to the relay's role", err, table)
+			"to the relay's role; run what this prints as the owner of the table: %s", err, table, advice.Grants(b.row.table.String(), roleOf(b.tx), "--restore"))
 	}
 	return err.Error()
 }

@@ -41,7 +41,8 @@ outbox migrate grants --role relay --delete for the relay's role.`,
   outbox events dead --state pending --topic order-service.order.confirmed --reason "by mistake"`),
 		a.eventsVerb(operate.VerbRestore, "Put dead events back into the table, under their ids", `Each event goes out at once, in its place before what is unpublished of its key. Where
 newer events of its key are published already, it comes behind them: this is said
-first, and --yes agrees.`,
+first, and --yes agrees. Inserting rows needs a right: outbox migrate grants --role
+relay --restore for the relay's role.`,
 			`  outbox events restore 4711
   outbox events restore --topic order-service.order.confirmed --newer-than 24h`),
 	}

@@ -219,9 +219,9 @@ func (a *app) migrateGrants() *cobra.Command {
 		Long: `grants prints SQL and changes nothing: give it to psql as the owner of the table.
 psql does not read DATABASE_URL by itself.`,
 		Example: `  outbox migrate grants --role relay | psql "$DATABASE_URL" -1 -v ON_ERROR_STOP=1
-  outbox migrate grants --role relay --delete
+  outbox migrate grants --role relay --delete --restore
   outbox migrate grants --role shop --writer
-  outbox migrate grants --role anna --operator --delete`,
+  outbox migrate grants --role anna --operator --delete --restore`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.role == "" {
 				return &usageError{fmt.Errorf("--role is needed; see %s --help", cmd.CommandPath())}
@@ -251,6 +251,7 @@ psql does not read DATABASE_URL by itself.`,
 	f.tableFlag(cmd)
 	cmd.Flags().StringVar(&f.role, "role", "", "the role's `name`")
 	cmd.Flags().BoolVar(&f.cfg.Delete, "delete", false, "with the right to delete rows: for --settle delete, and to skip events")
+	cmd.Flags().BoolVar(&f.cfg.Restore, "restore", false, "with the right to put dead events back: for events restore, which the relay carries out, or the command when none is alive")
 	cmd.Flags().BoolVar(&operator, "operator", false, "the rights of a person who runs the other commands instead")
 	cmd.Flags().BoolVar(&writer, "writer", false, "the rights of a service that writes events instead")
 	return cmd
