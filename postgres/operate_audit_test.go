@@ -52,7 +52,7 @@ func TestARequestThatIsNotCarriedOutSaysWhy(t *testing.T) {
 	alive(t, db)
 	s := newService(t, db)
 	for _, c := range []struct{ name, sql, want string }{
-		{"a busy key", "SELECT", "has its lane, and has not come to it: something of the key is on its way to Kafka, such as a dead letter, or another transaction has the row locked"},
+		{"a busy key", "UPDATE outbox.relay SET standing = 2", "has its lane, and has not come to it: something of the key is on its way to Kafka, such as a dead letter, or another transaction has the row locked"},
 		{"an outage", "UPDATE outbox.relay SET silent_since = now() - interval '1 min'", "has its lane, and Kafka has not answered it since 20"},
 		{"a lane that nobody has", "UPDATE outbox.lane SET owner = NULL, expires_at = NULL", "no relay has its lane"},
 	} {
