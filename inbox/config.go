@@ -1,0 +1,77 @@
+package inbox
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// Unknown is what becomes of a record whose event type has no handler.
+type Unknown int
+
+// What becomes of it. One topic for an aggregate makes types that a consumer does not care for normal.
+const (
+	// IgnoreUnknown takes it as handled, and writes nothing.
+	IgnoreUnknown Unknown = iota
+	// FailUnknown makes it a permanent failure, with all that the retry policy says of one.
+	FailUnknown
+)
+
+// NoID is what becomes of a record that has no event id.
+type NoID int
+
+// What becomes of it.
+const (
+	// FailNoID makes it a permanent failure.
+	FailNoID NoID = iota
+	// HandleNoID handles it every time that it is delivered.
+	HandleNoID
+	// PlaceNoID takes topic, partition and offset for its id. A record that is published again has another one.
+	PlaceNoID
+)
+
+// Config is how records are handled. The zero value is ready for use.
+type Config struct {
+	// EventID finds a record's event id. Its error is [ErrNoID] where there is none; any other one is a permanent failure. Default: [EventID].
+	EventID func(*Record) (string, error)
+	// EventType finds the event type. Default: [EventType].
+	EventType func(*Record) string
+	Unknown   Unknown
+	NoID      NoID
+	// Timeout is how long the handling of one record may take. Default 30 s.
+	Timeout time.Duration
+	// Logger gets what an operator should know; nil discards it.
+	Logger *slog.Logger
+}
+
+// DefaultTimeout is the default of [Config.Timeout].
+const DefaultTimeout = 30 * time.Second
+
+func (c Config) withDefaults() Config {
+	if c.EventID == nil {
+		c.EventID = EventID
+	}
+	if c.EventType == nil {
+		c.EventType = EventType
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	return c
+}
+
+func (c Config) validate() (errs []error) {
+	if c.Unknown < IgnoreUnknown || c.Unknown > FailUnknown {
+		errs = append(errs, fmt.Errorf("Unknown %d: use IgnoreUnknown or FailUnknown", c.Unknown))
+	}
+	if c.NoID < FailNoID || c.NoID > PlaceNoID {
+		errs = append(errs, fmt.Errorf("NoID %d: use FailNoID, HandleNoID or PlaceNoID", c.NoID))
+	}
+	if c.Timeout < 0 {
+		errs = append(errs, errors.New("Timeout is negative"))
+	}
+	return errs
+}

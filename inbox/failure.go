@@ -1,0 +1,78 @@
+package inbox
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrUnavailable is in the error of a [Store] that could not be reached, or whose answer was lost: the fault of no record. Everything waits until it is back.
+var ErrUnavailable = errors.New("the database is not available")
+
+// errConflict is in the error of a transaction that lost against another one: it is made again at once.
+var errConflict = errors.New("another transaction was in the way")
+
+// errHeld is the outcome of a record that was not tried, because one of its key in front of it has failed.
+var errHeld = errors.New("a record of the key in front of this one has failed")
+
+// Permanent marks an error that another attempt cannot mend, such as a payload without sense: none is made. Permanent of nil is nil.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &permanentError{err}
+}
+
+// IsPermanent tells whether the error, or one within it, was marked by [Permanent].
+func IsPermanent(err error) bool {
+	var p *permanentError
+	return errors.As(err, &p)
+}
+
+type permanentError struct{ err error }
+
+func (e *permanentError) Error() string { return e.err.Error() }
+
+func (e *permanentError) Unwrap() error { return e.err }
+
+// panicError is a handler's panic: it ends the transaction, and nothing else.
+type panicError struct {
+	value any
+	stack []byte
+}
+
+func (e *panicError) Error() string { return fmt.Sprintf("the handler panicked: %v", e.value) }
+
+// sqlState is the SQLSTATE of an error of PostgreSQL, "" of any other.
+func sqlState(err error) string {
+	var state interface{ SQLState() string } // pgx and lib/pq have it both
+	if errors.As(err, &state) {
+		return state.SQLState()
+	}
+	return ""
+}
+
+// explain adds what to do to the errors that people run into.
+func explain(err error) error {
+	switch sqlState(err) {
+	case "42P01", "3F000":
+		return fmt.Errorf("no table outbox.inbox in this database: run outbox migrate up on it: %w", err)
+	case "42501":
+		return fmt.Errorf("a right is missing: outbox migrate grants --consumer ROLE prints what a consumer needs: %w", err)
+	}
+	return err
+}
+
+// ofServer tells that the server, not the statement, is why there was no success. The classes are those of PostgreSQL's manual, appendix A.
+func ofServer(state string) bool {
+	if len(state) < 2 {
+		return false
+	}
+	switch state[:2] {
+	case "08", "53", "57", "58": // connection, resources, operator intervention, system error
+		return state != "57014" // a statement that was cancelled, by statement_timeout for instance
+	}
+	return state == "25006" // read only, as a standby is
+}
+
+// ofOthers tells that the transaction lost against another one.
+func ofOthers(state string) bool { return state == "40001" || state == "40P01" || state == "55P03" }

@@ -1,0 +1,55 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/outbox-relay/outbox"
+)
+
+// Process runs fn, once for each consumer and event id, within the caller's transaction of pgx. handled is false when the consumer has handled the event before;
+// then fn is not run. While another transaction handles the same event, Process waits for what becomes of it.
+//
+// After an error the caller must roll back. A caller that commits all the same has not handled the event: it comes again.
+func Process(ctx context.Context, tx outbox.Tx, consumer, eventID string, fn func(context.Context) error) (handled bool, err error) {
+	return once(consumer, eventID, func(query string) (int64, error) {
+		tag, err := tx.Exec(ctx, query, consumer, eventID)
+		return tag.RowsAffected(), err
+	}, func() error { return fn(ctx) })
+}
+
+// ProcessSQL is [Process] with a transaction of database/sql, for every driver for PostgreSQL.
+func ProcessSQL(ctx context.Context, tx *sql.Tx, consumer, eventID string, fn func(context.Context) error) (handled bool, err error) {
+	return once(consumer, eventID, func(query string) (int64, error) {
+		result, err := tx.ExecContext(ctx, query, consumer, eventID)
+		if err != nil {
+			return 0, err
+		}
+		return result.RowsAffected()
+	}, func() error { return fn(ctx) })
+}
+
+func once(consumer, eventID string, exec func(query string) (rows int64, err error), fn func() error) (bool, error) {
+	if err := errors.Join(checkName("consumer", consumer, MaxConsumerBytes), checkName("event id", eventID, MaxEventIDBytes)); err != nil {
+		return false, fmt.Errorf("remember event: %w", err)
+	}
+	rows, err := exec(claimOneSQL)
+	if err != nil {
+		return false, rememberError(consumer, eventID, err)
+	}
+	if rows == 0 {
+		return false, nil
+	}
+	if err := fn(); err != nil {
+		// A transaction that is broken already is of no use to a commit either.
+		_, _ = exec(unclaimSQL)
+		return false, err
+	}
+	return true, nil
+}
+
+func rememberError(consumer, eventID string, err error) error {
+	return fmt.Errorf("remember event %s for consumer %s: %w", eventID, consumer, explain(err))
+}

@@ -1,0 +1,305 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+)
+
+// Result is what was done with a record.
+type Result int
+
+// Results.
+const (
+	// Handled: its handler's writes are committed.
+	Handled Result = iota
+	// Repeat: the consumer has handled the event before.
+	Repeat
+	// Ignored: no handler is for its type.
+	Ignored
+)
+
+// Outcome is what became of a record. With an error nothing of it is committed.
+type Outcome struct {
+	Result Result
+	Err    error
+}
+
+// Processor handles records, each event once for its consumer. Make one with [NewProcessor].
+type Processor[Tx any] struct {
+	consumer string
+	store    Store[Tx]
+	handlers *Handlers[Tx]
+	cfg      Config
+}
+
+// NewProcessor returns a Processor that remembers under the consumer's name what it has handled. Two that share a name share the work: a Kafka consumer's group is
+// the right name. The error names all that is wrong.
+func NewProcessor[Tx any](consumer string, store Store[Tx], handlers *Handlers[Tx], cfg Config) (*Processor[Tx], error) {
+	cfg = cfg.withDefaults()
+	errs := cfg.validate()
+	if store == nil {
+		errs = append(errs, errors.New("store is nil"))
+	}
+	switch {
+	case handlers == nil || len(handlers.byType) == 0:
+		errs = append(errs, errors.New("there are no handlers: add them with inbox.On"))
+	default:
+		errs = append(errs, handlers.errs...)
+	}
+	if err := errors.Join(append(errs, checkName("consumer", consumer, MaxConsumerBytes))...); err != nil {
+		return nil, fmt.Errorf("inbox configuration: %w", err)
+	}
+	return &Processor[Tx]{consumer, store, handlers, cfg}, nil
+}
+
+// Consumer is the name under which events are remembered.
+func (p *Processor[Tx]) Consumer() string { return p.consumer }
+
+// work is a record on its way through a transaction.
+type work[Tx any] struct {
+	n      int
+	record *Record
+	id     string // "" without one
+	run    func(context.Context, Tx) error
+}
+
+// Handle handles records in their order, in one transaction if all goes well. If not, each that has a handler is handled in one of its own. Those behind a failed one
+// of the same key are left. It returns what became of each. An error with [ErrUnavailable] is the fault of no record.
+func (p *Processor[Tx]) Handle(ctx context.Context, records []*Record) []Outcome {
+	out := make([]Outcome, len(records))
+	var todo []work[Tx]
+	stuck := keys{}
+	for n, r := range records {
+		w, outcome := p.prepare(r)
+		if stuck.has(r) {
+			w, outcome = work[Tx]{}, Outcome{Err: errHeld}
+		}
+		if outcome.Err != nil {
+			stuck.add(r)
+		}
+		if out[n] = outcome; w.run != nil {
+			w.n, w.record = n, r
+			todo = append(todo, w)
+		}
+	}
+	if len(todo) == 0 {
+		return out
+	}
+	err := p.commit(ctx, todo, out)
+	if err == nil {
+		return out
+	}
+	if len(todo) > 1 && !errors.Is(err, ErrUnavailable) && ctx.Err() == nil {
+		p.oneByOne(ctx, todo, out)
+		return out
+	}
+	for _, w := range todo {
+		out[w.n] = Outcome{Err: err}
+	}
+	return out
+}
+
+func (p *Processor[Tx]) oneByOne(ctx context.Context, todo []work[Tx], out []Outcome) {
+	stuck := keys{}
+	for i, w := range todo {
+		if stuck.has(w.record) {
+			out[w.n] = Outcome{Err: errHeld}
+			continue
+		}
+		err := p.commit(ctx, []work[Tx]{w}, out)
+		if errors.Is(err, ErrUnavailable) || err != nil && ctx.Err() != nil {
+			for _, rest := range todo[i:] {
+				out[rest.n] = Outcome{Err: err}
+			}
+			return
+		}
+		if err != nil {
+			out[w.n] = Outcome{Err: err}
+			stuck.add(w.record)
+		}
+	}
+}
+
+// keys are those of records, as far as their order matters: records without a key have none.
+type keys map[key]struct{}
+
+type key struct {
+	Partition
+	key string
+}
+
+func (s keys) has(r *Record) bool {
+	_, has := s[key{r.Place().Partition, string(r.Key)}]
+	return has && r.Key != nil
+}
+
+func (s keys) add(r *Record) { s[key{r.Place().Partition, string(r.Key)}] = struct{}{} }
+
+// prepare finds what is to be run for a record; nothing when its outcome is known already.
+func (p *Processor[Tx]) prepare(r *Record) (w work[Tx], known Outcome) {
+	kind := p.cfg.EventType(r)
+	route, has := p.handlers.byType[kind]
+	if !has {
+		if p.cfg.Unknown == IgnoreUnknown {
+			return w, Outcome{Result: Ignored}
+		}
+		return w, Outcome{Err: Permanent(fmt.Errorf("there is no handler for event type %q", kind))}
+	}
+	id, err := p.id(r)
+	if err == nil {
+		w.id = id
+		w.run, err = route(Event[[]byte]{ID: id, Type: kind, Payload: r.Value, Record: r})
+	}
+	if err != nil {
+		return work[Tx]{}, Outcome{Err: Permanent(err)}
+	}
+	return w, known
+}
+
+func (p *Processor[Tx]) id(r *Record) (string, error) {
+	id, err := p.cfg.EventID(r)
+	if errors.Is(err, ErrNoID) {
+		switch p.cfg.NoID {
+		case HandleNoID:
+			return "", nil
+		case PlaceNoID:
+			return r.Place().String(), nil
+		}
+	}
+	if err != nil {
+		return "", err
+	}
+	return id, checkName("event id", id, MaxEventIDBytes)
+}
+
+// conflictTries is how often a transaction is made that loses against others.
+const conflictTries = 5
+
+// commit handles all of the work in one transaction, or nothing of it.
+func (p *Processor[Tx]) commit(ctx context.Context, todo []work[Tx], out []Outcome) (err error) {
+	for range conflictTries {
+		if err = p.try(ctx, todo, out); !errors.Is(err, errConflict) {
+			return err
+		}
+	}
+	return err
+}
+
+func (p *Processor[Tx]) try(ctx context.Context, todo []work[Tx], out []Outcome) error {
+	within, cancel := context.WithTimeout(ctx, p.cfg.Timeout*time.Duration(len(todo)))
+	defer cancel()
+	err := inTx(within, p.store, func(tx Tx) error {
+		fresh, err := p.claim(within, tx, todo)
+		if err != nil {
+			return err
+		}
+		for i, w := range todo {
+			out[w.n].Result = Repeat
+			if fresh[i] {
+				out[w.n].Result = Handled
+				if err := run(within, tx, w); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil && within.Err() != nil && ctx.Err() == nil {
+		return p.late(ctx, err)
+	}
+	return err
+}
+
+// late tells a handler that takes too long from a database that does not answer.
+func (p *Processor[Tx]) late(ctx context.Context, err error) error {
+	ctx, cancel := context.WithTimeout(ctx, proof)
+	defer cancel()
+	if err := inTx(ctx, p.store, func(Tx) error { return nil }); err != nil {
+		return err
+	}
+	// What it says of a connection that was closed to end the handler is nobody's business.
+	return fmt.Errorf("not handled within %s, which is Config.Timeout: %s", p.cfg.Timeout, withoutMark(err))
+}
+
+// proof is how long a database that is there takes at most for nothing.
+const proof = 5 * time.Second
+
+func withoutMark(err error) string {
+	var joined interface{ Unwrap() []error }
+	if errors.As(err, &joined) {
+		if parts := joined.Unwrap(); errors.Is(parts[0], ErrUnavailable) {
+			return parts[len(parts)-1].Error()
+		}
+	}
+	return err.Error()
+}
+
+func run[Tx any](ctx context.Context, tx Tx, w work[Tx]) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = &panicError{v, debug.Stack()}
+		}
+	}()
+	return w.run(ctx, tx)
+}
+
+// claim writes down the ids, and returns which of the work is new.
+func (p *Processor[Tx]) claim(ctx context.Context, tx Tx, todo []work[Tx]) ([]bool, error) {
+	fresh := make([]bool, len(todo))
+	var ids []string
+	for i, w := range todo {
+		if fresh[i] = w.id == ""; w.id != "" {
+			ids = append(ids, w.id)
+		}
+	}
+	if len(ids) == 0 {
+		return fresh, nil
+	}
+	list, err := texts(ids)
+	if err != nil {
+		return nil, err
+	}
+	returned, err := p.store.Query(ctx, tx, claimSQL, p.consumer, list)
+	if err != nil {
+		return nil, fmt.Errorf("remember %d events for consumer %s: %w", len(ids), p.consumer, explain(err))
+	}
+	isNew := unclaimed(ids, returned)
+	for i, w := range todo {
+		if w.id != "" {
+			fresh[i], isNew = isNew[0], isNew[1:]
+		}
+	}
+	return fresh, nil
+}
+
+// Failed writes down that the record could not be handled, and returns how often that is. The count outlives the process.
+func (p *Processor[Tx]) Failed(ctx context.Context, r *Record, cause error) (attempts int, err error) {
+	id, _ := p.id(r)
+	err = inTx(ctx, p.store, func(tx Tx) error {
+		counts, err := p.store.Query(ctx, tx, failedSQL, p.consumer, r.Topic, r.Partition, r.Offset, storable(id, MaxEventIDBytes), storable(p.cfg.EventType(r), maxErrorText),
+			storable(cause.Error(), maxErrorText))
+		if err == nil && len(counts) == 1 {
+			_, err = fmt.Sscan(counts[0], &attempts)
+		}
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("write down a failed record of %s: %w", r.Place(), explain(err))
+	}
+	return attempts, nil
+}
+
+// Settled forgets what [Processor.Failed] has written down of the record.
+func (p *Processor[Tx]) Settled(ctx context.Context, r *Record) error {
+	err := inTx(ctx, p.store, func(tx Tx) error {
+		_, err := p.store.Query(ctx, tx, settledSQL, p.consumer, r.Topic, r.Partition, r.Offset)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("forget a failed record of %s: %w", r.Place(), explain(err))
+	}
+	return nil
+}

@@ -1,0 +1,327 @@
+package inbox
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Handling is what a [Runner] has done with records; [Processor] is one.
+type Handling interface {
+	// Consumer is the name under which events are remembered.
+	Consumer() string
+	// Handle handles records in their order, and returns what became of each.
+	Handle(ctx context.Context, records []*Record) []Outcome
+	// Failed writes down a failure, and returns how often the record has failed. Settled forgets it.
+	Failed(ctx context.Context, r *Record, cause error) (attempts int, err error)
+	Settled(ctx context.Context, r *Record) error
+}
+
+// Log is Kafka as a [Runner] needs it.
+type Log interface {
+	// Pause asks for no more records of the partitions, until Resume. Neither waits.
+	Pause(partitions []Partition)
+	Resume(partitions []Partition)
+	// Commit commits, for the consumer's group, from where to go on.
+	Commit(ctx context.Context, next map[Partition]int64) error
+	// Send sends the record's key and value with the headers to a topic, and returns when all replicas have it.
+	Send(ctx context.Context, topic string, r *Record, headers []Header) error
+}
+
+// RunnerConfig is how a [Runner] works. The zero value is ready for use.
+type RunnerConfig struct {
+	// Workers is how many transactions are made at the same time. Default 8.
+	Workers int
+	// Batch is how many records one transaction handles at most. Default 1. With more, one that fails has all of its transaction handled again, each in its own.
+	Batch int
+	// MaxUncommitted is how many records of a partition are taken beyond the first that is not settled: then the partition is paused until it is half of that.
+	// Default 1,000.
+	MaxUncommitted int
+	// CommitInterval is how often offsets are committed. Default 1 s.
+	CommitInterval time.Duration
+	// DrainTimeout is how long a stop, or the loss of a partition to another member, waits for handlers. Default 20 s.
+	DrainTimeout time.Duration
+	Retry        Retry
+	Logger       *slog.Logger
+
+	now    func() time.Time
+	random func(n int64) int64
+}
+
+// Defaults of [RunnerConfig].
+const (
+	DefaultWorkers        = 8
+	DefaultMaxUncommitted = 1000
+	DefaultCommitInterval = time.Second
+	DefaultDrainTimeout   = 20 * time.Second
+)
+
+func (c RunnerConfig) withDefaults() RunnerConfig {
+	c.Workers = cmp.Or(c.Workers, DefaultWorkers)
+	c.Batch = cmp.Or(c.Batch, 1)
+	c.MaxUncommitted = cmp.Or(c.MaxUncommitted, DefaultMaxUncommitted)
+	c.CommitInterval = cmp.Or(c.CommitInterval, DefaultCommitInterval)
+	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultDrainTimeout)
+	c.Retry = c.Retry.withDefaults()
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.now == nil {
+		c.now = time.Now
+	}
+	if c.random == nil {
+		c.random = randomOf
+	}
+	return c
+}
+
+func (c RunnerConfig) validate() error {
+	errs := c.Retry.validate()
+	for _, n := range []struct {
+		name        string
+		value, most int
+	}{{"Workers", c.Workers, 1000}, {"Batch", c.Batch, 1000}, {"MaxUncommitted", c.MaxUncommitted, 1_000_000}} {
+		if n.value < 1 || n.value > n.most {
+			errs = append(errs, fmt.Errorf("%s %d: use 1 to %d", n.name, n.value, n.most))
+		}
+	}
+	if c.CommitInterval <= 0 || c.DrainTimeout <= 0 {
+		errs = append(errs, fmt.Errorf("CommitInterval %s and DrainTimeout %s: both must be positive", c.CommitInterval, c.DrainTimeout))
+	}
+	if len(errs) > 0 {
+		return fmt.Errorf("consumer configuration: %w", errors.Join(errs...))
+	}
+	return nil
+}
+
+// Runner takes records through their handlers: those of one key of a partition in their order, others side by side. It commits an offset when all up to it is
+// settled: handled, or sent on and acknowledged. Make one with [NewRunner]; a client of Kafka drives it.
+type Runner struct {
+	handling Handling
+	log      Log
+	cfg      RunnerConfig
+
+	mu         sync.Mutex
+	work       *sync.Cond
+	partitions map[Partition]*partition
+	ready      []*queue
+	stopping   bool
+	// away is until when nothing is tried, because the database is not there; pause is how long the last such wait was.
+	away  time.Time
+	pause time.Duration
+	stats Stats
+}
+
+// Stats are counts since the start, and what is the case now.
+type Stats struct {
+	Handled, Repeats, Ignored int64
+	// Failures are attempts in vain; Retried, DeadLettered and Skipped what became of records that no attempt was left for.
+	Failures, Retried, DeadLettered, Skipped int64
+	// InFlight are records that were taken and are not settled, Waiting keys that wait for their next attempt.
+	InFlight, Waiting int
+	// Unavailable tells that the database is waited for.
+	Unavailable bool
+}
+
+// NewRunner returns a Runner. The error names all that is wrong.
+func NewRunner(h Handling, log Log, cfg RunnerConfig) (*Runner, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	r := &Runner{handling: h, log: log, cfg: cfg, partitions: map[Partition]*partition{}}
+	r.work = sync.NewCond(&r.mu)
+	return r, nil
+}
+
+// Run handles what is taken until ctx ends. Then it takes nothing more, lets handlers end that are at work, for DrainTimeout, and commits what is settled.
+func (r *Runner) Run(ctx context.Context) {
+	var workers sync.WaitGroup
+	for range r.cfg.Workers {
+		workers.Go(r.worker)
+	}
+	tick := time.NewTicker(r.cfg.CommitInterval)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+			r.commit(ctx)
+		}
+	}
+	r.stop()
+	r.Revoke(context.WithoutCancel(ctx), r.assigned())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		workers.Wait()
+	}()
+	select {
+	case <-ended:
+	case <-time.After(r.cfg.DrainTimeout):
+		r.cfg.Logger.Error("handlers do not end although their context has: they are left behind")
+	}
+}
+
+func (r *Runner) stop() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.stopping = true
+	r.work.Broadcast()
+}
+
+func (r *Runner) assigned() (all []Partition) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for p := range r.partitions {
+		all = append(all, p)
+	}
+	return all
+}
+
+// Stats returns what the runner has done.
+func (r *Runner) Stats() Stats {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.stats
+	s.Unavailable = r.cfg.now().Before(r.away)
+	for _, p := range r.partitions {
+		s.InFlight += len(p.flight)
+	}
+	return s
+}
+
+// Assign takes partitions on.
+func (r *Runner) Assign(partitions []Partition) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range partitions {
+		if r.partitions[p] == nil && !r.stopping {
+			r.partitions[p] = newPartition(p)
+		}
+	}
+}
+
+// Take queues records, of one partition in the order of their offsets. It does not wait. Records of a partition that is not assigned are left out.
+func (r *Runner) Take(records []*Record) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var full []Partition
+	for _, record := range records {
+		p := r.partitions[record.Place().Partition]
+		if p == nil || r.stopping {
+			continue
+		}
+		it := &item{Record: record, partition: p}
+		p.flight = append(p.flight, it)
+		q, isNew := p.queueOf(record)
+		it.queue = q
+		if q.items = append(q.items, it); isNew {
+			r.enqueue(q)
+		}
+		if len(p.flight) >= r.cfg.MaxUncommitted && !p.paused {
+			p.paused = true
+			full = append(full, p.Partition)
+		}
+	}
+	if len(full) > 0 {
+		r.log.Pause(full)
+	}
+}
+
+// Revoke lets partitions go: handlers that are at work end, for DrainTimeout, then what is settled is committed.
+func (r *Runner) Revoke(ctx context.Context, partitions []Partition) {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.DrainTimeout)
+	defer cancel()
+	going := r.close(partitions)
+	for _, p := range going {
+		select {
+		case <-p.idle:
+		case <-ctx.Done():
+			r.cfg.Logger.Warn("handlers did not end in time: their transactions are rolled back, and the records are handled again",
+				"partition", p.String(), "within", r.cfg.DrainTimeout.String())
+		}
+		p.cancel()
+	}
+	r.commitOf(context.WithoutCancel(ctx), r.left(going))
+}
+
+// Lose drops partitions that another member may have already.
+func (r *Runner) Lose(partitions []Partition) {
+	for _, p := range r.close(partitions) {
+		p.cancel()
+	}
+}
+
+// close keeps workers from beginning anything more of the partitions.
+func (r *Runner) close(partitions []Partition) (closed []*partition) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, name := range partitions {
+		p := r.partitions[name]
+		if p == nil {
+			continue
+		}
+		delete(r.partitions, name)
+		p.open = false
+		if p.busy == 0 {
+			close(p.idle)
+		}
+		closed = append(closed, p)
+	}
+	return closed
+}
+
+// left is what is to be committed of partitions that are let go.
+func (r *Runner) left(going []*partition) map[Partition]int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := map[Partition]int64{}
+	for _, p := range going {
+		if p.settled && p.next != p.committed {
+			next[p.Partition] = p.next
+		}
+	}
+	return next
+}
+
+func (r *Runner) commit(ctx context.Context) {
+	r.mu.Lock()
+	next := map[Partition]int64{}
+	for _, p := range r.partitions {
+		if offset, any := p.uncommitted(); any {
+			next[p.Partition] = offset
+		}
+	}
+	r.mu.Unlock()
+	if !r.commitOf(ctx, next) {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for name, offset := range next {
+		if p := r.partitions[name]; p != nil {
+			p.committed = offset
+		}
+	}
+}
+
+// commitTimeout bounds one commit; what it does not reach is committed with the next one, or handled again as a repeat.
+const commitTimeout = 10 * time.Second
+
+func (r *Runner) commitOf(ctx context.Context, next map[Partition]int64) bool {
+	if len(next) == 0 {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, commitTimeout)
+	defer cancel()
+	if err := r.log.Commit(ctx, next); err != nil {
+		r.cfg.Logger.Warn("offsets not committed", "partitions", len(next), "error", err)
+		return false
+	}
+	return true
+}

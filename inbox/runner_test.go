@@ -1,0 +1,383 @@
+package inbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// desk handles records as its function says, and remembers how often each has failed.
+type desk struct {
+	mu      sync.Mutex
+	handle  func(ctx context.Context, r *Record) error
+	order   []string
+	now     int
+	most    int
+	fails   map[Place]int
+	forgot  []Place
+	written error
+}
+
+func (d *desk) Consumer() string { return "desk" }
+
+func (d *desk) Handle(ctx context.Context, records []*Record) []Outcome {
+	d.mu.Lock()
+	d.now += len(records)
+	d.most = max(d.most, d.now)
+	d.mu.Unlock()
+	out := make([]Outcome, len(records))
+	stuck := keys{}
+	for i, r := range records {
+		if stuck.has(r) {
+			out[i].Err = errHeld
+			continue
+		}
+		if d.handle != nil {
+			out[i].Err = d.handle(ctx, r)
+		}
+		if out[i].Err != nil {
+			stuck.add(r)
+		}
+		d.mu.Lock()
+		d.now--
+		if out[i].Err == nil {
+			d.order = append(d.order, fmt.Sprintf("%s/%d:%d", r.Key, r.Partition, r.Offset))
+		}
+		d.mu.Unlock()
+	}
+	return out
+}
+
+func (d *desk) Failed(_ context.Context, r *Record, _ error) (int, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.written != nil {
+		return 0, d.written
+	}
+	if d.fails == nil {
+		d.fails = map[Place]int{}
+	}
+	d.fails[r.Place()]++
+	return d.fails[r.Place()], nil
+}
+
+func (d *desk) Settled(_ context.Context, r *Record) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.forgot = append(d.forgot, r.Place())
+	return nil
+}
+
+func (d *desk) done() []string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.order)
+}
+
+// shelf is a log that remembers what it is told.
+type shelf struct {
+	mu        sync.Mutex
+	paused    map[Partition]bool
+	committed map[Partition]int64
+	sent      []string
+	headers   [][]Header
+	send      error
+}
+
+func (s *shelf) Pause(partitions []Partition) { s.pausing(partitions, true) }
+
+func (s *shelf) Resume(partitions []Partition) { s.pausing(partitions, false) }
+
+func (s *shelf) pausing(partitions []Partition, paused bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.paused == nil {
+		s.paused = map[Partition]bool{}
+	}
+	for _, p := range partitions {
+		s.paused[p] = paused
+	}
+}
+
+func (s *shelf) Commit(_ context.Context, next map[Partition]int64) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.committed == nil {
+		s.committed = map[Partition]int64{}
+	}
+	maps.Copy(s.committed, next)
+	return nil
+}
+
+func (s *shelf) Send(_ context.Context, topic string, r *Record, headers []Header) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.send != nil {
+		return s.send
+	}
+	s.sent = append(s.sent, fmt.Sprintf("%s %s:%d", topic, r.Key, r.Offset))
+	s.headers = append(s.headers, headers)
+	return nil
+}
+
+func (s *shelf) upTo(p Partition) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.committed[p]
+}
+
+var first = Partition{"shop.order", 0}
+
+// records makes one for each key, from offset 0 on.
+func records(p Partition, keys string) (all []*Record) {
+	for i, k := range keys {
+		all = append(all, &Record{Topic: p.Topic, Partition: p.Number, Offset: int64(i), Key: []byte(string(k))})
+	}
+	return all
+}
+
+// running runs a runner that has the first partition; stop ends it.
+func running(t *testing.T, d *desk, s *shelf, cfg RunnerConfig) (r *Runner, stop func()) {
+	t.Helper()
+	r, err := NewRunner(d, s, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Assign([]Partition{first})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		r.Run(ctx)
+	}()
+	return r, func() {
+		cancel()
+		<-ended
+	}
+}
+
+func TestAKeyKeepsItsOrderAndOffsetsFollowTheFirstThatIsNotSettled(t *testing.T) {
+	t.Parallel()
+	// In one transaction with a record that is not done yet, nothing is.
+	for batch, upTo := range map[int]int64{1: 1, 3: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			hold := make(chan struct{})
+			d, s := &desk{}, &shelf{}
+			d.handle = func(_ context.Context, r *Record) error {
+				if string(r.Key) == "b" {
+					<-hold
+				}
+				return nil
+			}
+			r, stop := running(t, d, s, RunnerConfig{Workers: 4, Batch: batch})
+			r.Take(records(first, "ab"))
+			synctest.Wait()
+			r.Take(records(first, "abaccaba")[2:])
+			sleep(2 * time.Second)
+			synctest.Wait()
+			if got := s.upTo(first); got != upTo {
+				t.Errorf("batch %d: committed up to %d while offset 1 is being handled, want %d", batch, got, upTo)
+			}
+			close(hold)
+			sleep(2 * time.Second)
+			synctest.Wait()
+			if got := s.upTo(first); got != 8 {
+				t.Errorf("batch %d: committed up to %d, want 8", batch, got)
+			}
+			stop()
+			of := map[byte][]string{}
+			for _, done := range d.done() {
+				of[done[0]] = append(of[done[0]], done)
+			}
+			for k, got := range of {
+				if !slices.IsSorted(got) {
+					t.Errorf("batch %d: key %c was handled in the order %v", batch, k, got)
+				}
+			}
+			if len(d.done()) != 8 {
+				t.Errorf("batch %d: %v were handled, want 8", batch, d.done())
+			}
+		})
+	}
+}
+
+func TestAFailingRecordHoldsUpItsKeyOnlyUntilItsPartitionIsFull(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d, s := &desk{}, &shelf{}
+		healed := false
+		d.handle = func(_ context.Context, r *Record) error {
+			if string(r.Key) == "b" && !healed {
+				return errors.New("no such account")
+			}
+			return nil
+		}
+		r, stop := running(t, d, s, RunnerConfig{Workers: 2, MaxUncommitted: 6})
+		defer stop()
+		r.Take(records(first, "abacadba"))
+		sleep(time.Hour)
+		synctest.Wait()
+		if got := d.done(); len(got) != 6 || s.upTo(first) != 1 || !s.paused[first] {
+			t.Errorf("handled %v, committed up to %d, paused %v", got, s.upTo(first), s.paused[first])
+		}
+		if st := r.Stats(); st.Waiting != 1 || st.InFlight != 7 || st.Failures < 100 || st.Failures > 400 {
+			t.Errorf("stats %+v", st)
+		}
+		healed = true
+		sleep(time.Minute)
+		synctest.Wait()
+		if got := d.done(); len(got) != 8 || s.upTo(first) != 8 || s.paused[first] || !slices.Equal(d.forgot, []Place{{first, 1}}) {
+			t.Errorf("handled %v, committed up to %d, paused %v, forgot %v", got, s.upTo(first), s.paused[first], d.forgot)
+		}
+	})
+}
+
+func TestARecordGoesThroughRetryTopicsToTheDeadLetterTopic(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d, s := &desk{handle: func(_ context.Context, r *Record) error {
+			if string(r.Value) == "bad" {
+				return errors.New("no such account")
+			}
+			return nil
+		}}, &shelf{}
+		retry := Partition{"shop.order-retry-60000", 2}
+		r, stop := running(t, d, s, RunnerConfig{Retry: Retry{Attempts: 2, Topics: []time.Duration{time.Minute}, GiveUp: DeadLetter}})
+		defer stop()
+		r.Assign([]Partition{retry})
+		began := time.Now()
+		in := records(first, "aa")
+		in[0].Value, in[0].Headers = []byte("bad"), []Header{{"x-event-id", []byte("1")}}
+		r.Take(in)
+		sleep(10 * time.Second)
+		if !slices.Equal(s.sent, []string{"shop.order-retry-60000 a:0"}) || s.upTo(first) != 2 || len(d.done()) != 1 {
+			t.Fatalf("sent %v, committed %d, handled %v", s.sent, s.upTo(first), d.done())
+		}
+		again := &Record{Topic: retry.Topic, Partition: 2, Offset: 40, Key: []byte("a"), Value: []byte("bad"), Headers: s.headers[0]}
+		l := ReadLetter(again)
+		if l.Topic != "shop.order" || l.Offset != 0 || l.Attempts != 2 || l.Consumer != "desk" || l.Error != "no such account" || l.NotBefore.Sub(began) < time.Minute {
+			t.Errorf("the letter says %+v", l)
+		}
+		r.Take([]*Record{again})
+		sleep(49 * time.Second)
+		if len(s.sent) != 1 || d.fails[again.Place()] != 0 {
+			t.Errorf("tried before its time: %v", s.sent)
+		}
+		sleep(11 * time.Second)
+		if !slices.Equal(s.sent[1:], []string{"shop.order-dlt a:40"}) || s.upTo(retry) != 41 {
+			t.Fatalf("sent %v, committed %d", s.sent, s.upTo(retry))
+		}
+		dead := &Record{Headers: s.headers[1]}
+		if l := ReadLetter(dead); l.Topic != "shop.order" || l.Offset != 0 || l.Attempts != 3 || !l.NotBefore.IsZero() {
+			t.Errorf("the letter says %+v", l)
+		}
+		if own := OwnHeaders(dead); len(own) != 1 || own[0].Key != "x-event-id" {
+			t.Errorf("own headers %v", own)
+		}
+	})
+}
+
+func TestWhatCannotBeSentOnStays(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &desk{handle: func(_ context.Context, r *Record) error {
+			if r.Offset == 0 {
+				return Permanent(errors.New("no JSON"))
+			}
+			return nil
+		}}
+		s := &shelf{send: errors.New("UNKNOWN_TOPIC_OR_PARTITION")}
+		r, stop := running(t, d, s, RunnerConfig{Retry: Retry{GiveUp: DeadLetter}})
+		defer stop()
+		r.Take(records(first, "aba"))
+		sleep(time.Hour)
+		synctest.Wait()
+		if got := d.done(); len(got) != 1 || s.upTo(first) != 0 {
+			t.Errorf("handled %v, committed up to %d, want the other key alone and nothing", got, s.upTo(first))
+		}
+		s.mu.Lock()
+		s.send = nil
+		s.mu.Unlock()
+		sleep(time.Minute)
+		synctest.Wait()
+		if len(d.done()) != 2 || s.upTo(first) != 3 || len(s.sent) != 1 || r.Stats().DeadLettered != 1 {
+			t.Errorf("handled %v, committed up to %d, sent %v", d.done(), s.upTo(first), s.sent)
+		}
+	})
+}
+
+func TestNothingIsTriedWhileTheDatabaseIsAwayAndNoAttemptIsSpent(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tries, away := 0, true
+		d := &desk{}
+		d.handle = func(context.Context, *Record) error {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			if tries++; away {
+				return fmt.Errorf("%w: connection refused", ErrUnavailable)
+			}
+			return nil
+		}
+		s := &shelf{}
+		r, stop := running(t, d, s, RunnerConfig{Workers: 3})
+		defer stop()
+		r.Take(records(first, "abcdefgh"))
+		sleep(time.Hour)
+		synctest.Wait()
+		if d.mu.Lock(); tries > 3*740 || len(d.fails) != 0 || !r.Stats().Unavailable {
+			t.Errorf("%d tries in an hour, failures %v", tries, d.fails)
+		}
+		away = false
+		d.mu.Unlock()
+		sleep(10 * time.Second)
+		synctest.Wait()
+		if len(d.done()) != 8 || s.upTo(first) != 8 || r.Stats().Unavailable {
+			t.Errorf("handled %v, committed up to %d", d.done(), s.upTo(first))
+		}
+	})
+}
+
+func TestAPartitionIsLetGoWhenItsHandlersHaveEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d, s := &desk{}, &shelf{}
+		d.handle = func(ctx context.Context, r *Record) error {
+			wait := 3 * time.Second
+			if r.Offset == 2 {
+				wait = time.Hour
+			}
+			select {
+			case <-time.After(wait):
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		r, stop := running(t, d, s, RunnerConfig{Workers: 2, DrainTimeout: 5 * time.Second})
+		defer stop()
+		r.Take(records(first, "abcd"))
+		sleep(time.Second)
+		r.Revoke(t.Context(), []Partition{first})
+		if got := s.upTo(first); got != 2 {
+			t.Errorf("committed up to %d, want 2: those that had begun", got)
+		}
+		r.Assign([]Partition{first})
+		r.Take(records(first, "abcd")[3:])
+		sleep(4 * time.Second)
+		synctest.Wait()
+		if got := strings.Join(d.done(), " "); !strings.HasSuffix(got, "d/0:3") || s.upTo(first) != 4 {
+			t.Errorf("handled %s, committed up to %d", got, s.upTo(first))
+		}
+	})
+}
+
+// sleep passes virtual time.
+func sleep(d time.Duration) { <-time.After(d) }

@@ -1,0 +1,26 @@
+-- The receiving side: which events a consumer has handled, and which records it cannot handle.
+CREATE TABLE outbox.inbox (
+    consumer   text        COLLATE "C" NOT NULL CHECK (octet_length(consumer) BETWEEN 1 AND 255),
+    event_id   text        COLLATE "C" NOT NULL CHECK (octet_length(event_id) BETWEEN 1 AND 1024),
+    handled_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (consumer, event_id)
+);
+COMMENT ON TABLE outbox.inbox IS 'What each consumer has handled: a row is committed with what its handler wrote.';
+CREATE INDEX inbox_handled_at ON outbox.inbox (handled_at);
+
+CREATE TABLE outbox.inbox_failure (
+    consumer        text        COLLATE "C" NOT NULL,
+    topic           text        NOT NULL,
+    partition       integer     NOT NULL,
+    record_offset   bigint      NOT NULL,
+    event_id        text        NOT NULL,
+    event_type      text        NOT NULL,
+    attempts        integer     NOT NULL DEFAULT 1,
+    first_error     text        NOT NULL,
+    last_error      text        NOT NULL,
+    first_failed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    last_failed_at  timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (consumer, topic, partition, record_offset)
+);
+COMMENT ON TABLE outbox.inbox_failure IS 'Records that a consumer could not handle, with how often it has tried: a row goes when its record is handled or sent on.';
+CREATE INDEX inbox_failure_last_failed_at ON outbox.inbox_failure (last_failed_at);
