@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -133,6 +134,36 @@ func (s *shelf) upTo(p Partition) int64 {
 	return s.committed[p]
 }
 
+func (d *desk) failures() map[Place]int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return maps.Clone(d.fails)
+}
+
+func (d *desk) forgotten() []Place {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Clone(d.forgot)
+}
+
+func (s *shelf) letters() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.sent)
+}
+
+func (s *shelf) heads() [][]Header {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.headers)
+}
+
+func (s *shelf) isPaused(p Partition) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.paused[p]
+}
+
 var first = Partition{"shop.order", 0}
 
 // records makes one for each key, from offset 0 on.
@@ -181,13 +212,11 @@ func TestAKeyKeepsItsOrderAndOffsetsFollowTheFirstThatIsNotSettled(t *testing.T)
 			synctest.Wait()
 			r.Take(records(first, "abaccaba")[2:])
 			sleep(2 * time.Second)
-			synctest.Wait()
 			if got := s.upTo(first); got != upTo {
 				t.Errorf("batch %d: committed up to %d while offset 1 is being handled, want %d", batch, got, upTo)
 			}
 			close(hold)
 			sleep(2 * time.Second)
-			synctest.Wait()
 			if got := s.upTo(first); got != 8 {
 				t.Errorf("batch %d: committed up to %d, want 8", batch, got)
 			}
@@ -212,9 +241,9 @@ func TestAFailingRecordHoldsUpItsKeyOnlyUntilItsPartitionIsFull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d, s := &desk{}, &shelf{}
-		healed := false
+		var healed atomic.Bool
 		d.handle = func(_ context.Context, r *Record) error {
-			if string(r.Key) == "b" && !healed {
+			if string(r.Key) == "b" && !healed.Load() {
 				return errors.New("no such account")
 			}
 			return nil
@@ -223,18 +252,16 @@ func TestAFailingRecordHoldsUpItsKeyOnlyUntilItsPartitionIsFull(t *testing.T) {
 		defer stop()
 		r.Take(records(first, "abacadba"))
 		sleep(time.Hour)
-		synctest.Wait()
-		if got := d.done(); len(got) != 6 || s.upTo(first) != 1 || !s.paused[first] {
-			t.Errorf("handled %v, committed up to %d, paused %v", got, s.upTo(first), s.paused[first])
+		if got := d.done(); len(got) != 6 || s.upTo(first) != 1 || !s.isPaused(first) {
+			t.Errorf("handled %v, committed up to %d, paused %v", got, s.upTo(first), s.isPaused(first))
 		}
 		if st := r.Stats(); st.Waiting != 1 || st.InFlight != 7 || st.Failures < 100 || st.Failures > 400 {
 			t.Errorf("stats %+v", st)
 		}
-		healed = true
+		healed.Store(true)
 		sleep(time.Minute)
-		synctest.Wait()
-		if got := d.done(); len(got) != 8 || s.upTo(first) != 8 || s.paused[first] || !slices.Equal(d.forgot, []Place{{first, 1}}) {
-			t.Errorf("handled %v, committed up to %d, paused %v, forgot %v", got, s.upTo(first), s.paused[first], d.forgot)
+		if got := d.done(); len(got) != 8 || s.upTo(first) != 8 || s.isPaused(first) || !slices.Equal(d.forgotten(), []Place{{first, 1}}) {
+			t.Errorf("handled %v, committed up to %d, paused %v, forgot %v", got, s.upTo(first), s.isPaused(first), d.forgotten())
 		}
 	})
 }
@@ -257,24 +284,24 @@ func TestARecordGoesThroughRetryTopicsToTheDeadLetterTopic(t *testing.T) {
 		in[0].Value, in[0].Headers = []byte("bad"), []Header{{"x-event-id", []byte("1")}}
 		r.Take(in)
 		sleep(10 * time.Second)
-		if !slices.Equal(s.sent, []string{"shop.order-retry-60000 a:0"}) || s.upTo(first) != 2 || len(d.done()) != 1 {
-			t.Fatalf("sent %v, committed %d, handled %v", s.sent, s.upTo(first), d.done())
+		if !slices.Equal(s.letters(), []string{"shop.order-retry-60000 a:0"}) || s.upTo(first) != 2 || len(d.done()) != 1 {
+			t.Fatalf("sent %v, committed %d, handled %v", s.letters(), s.upTo(first), d.done())
 		}
-		again := &Record{Topic: retry.Topic, Partition: 2, Offset: 40, Key: []byte("a"), Value: []byte("bad"), Headers: s.headers[0]}
+		again := &Record{Topic: retry.Topic, Partition: 2, Offset: 40, Key: []byte("a"), Value: []byte("bad"), Headers: s.heads()[0]}
 		l := ReadLetter(again)
 		if l.Topic != "shop.order" || l.Offset != 0 || l.Attempts != 2 || l.Consumer != "desk" || l.Error != "no such account" || l.NotBefore.Sub(began) < time.Minute {
 			t.Errorf("the letter says %+v", l)
 		}
 		r.Take([]*Record{again})
 		sleep(49 * time.Second)
-		if len(s.sent) != 1 || d.fails[again.Place()] != 0 {
-			t.Errorf("tried before its time: %v", s.sent)
+		if len(s.letters()) != 1 || d.failures()[again.Place()] != 0 {
+			t.Errorf("tried before its time: %v", s.letters())
 		}
 		sleep(11 * time.Second)
-		if !slices.Equal(s.sent[1:], []string{"shop.order-dlt a:40"}) || s.upTo(retry) != 41 {
-			t.Fatalf("sent %v, committed %d", s.sent, s.upTo(retry))
+		if !slices.Equal(s.letters()[1:], []string{"shop.order-dlt a:40"}) || s.upTo(retry) != 41 {
+			t.Fatalf("sent %v, committed %d", s.letters(), s.upTo(retry))
 		}
-		dead := &Record{Headers: s.headers[1]}
+		dead := &Record{Headers: s.heads()[1]}
 		if l := ReadLetter(dead); l.Topic != "shop.order" || l.Offset != 0 || l.Attempts != 3 || !l.NotBefore.IsZero() {
 			t.Errorf("the letter says %+v", l)
 		}
@@ -298,7 +325,6 @@ func TestWhatCannotBeSentOnStays(t *testing.T) {
 		defer stop()
 		r.Take(records(first, "aba"))
 		sleep(time.Hour)
-		synctest.Wait()
 		if got := d.done(); len(got) != 1 || s.upTo(first) != 0 {
 			t.Errorf("handled %v, committed up to %d, want the other key alone and nothing", got, s.upTo(first))
 		}
@@ -306,9 +332,8 @@ func TestWhatCannotBeSentOnStays(t *testing.T) {
 		s.send = nil
 		s.mu.Unlock()
 		sleep(time.Minute)
-		synctest.Wait()
-		if len(d.done()) != 2 || s.upTo(first) != 3 || len(s.sent) != 1 || r.Stats().DeadLettered != 1 {
-			t.Errorf("handled %v, committed up to %d, sent %v", d.done(), s.upTo(first), s.sent)
+		if len(d.done()) != 2 || s.upTo(first) != 3 || len(s.letters()) != 1 || r.Stats().DeadLettered != 1 {
+			t.Errorf("handled %v, committed up to %d, sent %v", d.done(), s.upTo(first), s.letters())
 		}
 	})
 }
@@ -316,12 +341,12 @@ func TestWhatCannotBeSentOnStays(t *testing.T) {
 func TestNothingIsTriedWhileTheDatabaseIsAwayAndNoAttemptIsSpent(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		tries, away := 0, true
+		var tries atomic.Int64
+		var away atomic.Bool
+		away.Store(true)
 		d := &desk{}
 		d.handle = func(context.Context, *Record) error {
-			d.mu.Lock()
-			defer d.mu.Unlock()
-			if tries++; away {
+			if tries.Add(1); away.Load() {
 				return fmt.Errorf("%w: connection refused", ErrUnavailable)
 			}
 			return nil
@@ -331,14 +356,11 @@ func TestNothingIsTriedWhileTheDatabaseIsAwayAndNoAttemptIsSpent(t *testing.T) {
 		defer stop()
 		r.Take(records(first, "abcdefgh"))
 		sleep(time.Hour)
-		synctest.Wait()
-		if d.mu.Lock(); tries > 3*740 || len(d.fails) != 0 || !r.Stats().Unavailable {
-			t.Errorf("%d tries in an hour, failures %v", tries, d.fails)
+		if tries.Load() > 3*740 || len(d.failures()) != 0 || !r.Stats().Unavailable {
+			t.Errorf("%d tries in an hour, failures %v", tries.Load(), d.failures())
 		}
-		away = false
-		d.mu.Unlock()
+		away.Store(false)
 		sleep(10 * time.Second)
-		synctest.Wait()
 		if len(d.done()) != 8 || s.upTo(first) != 8 || r.Stats().Unavailable {
 			t.Errorf("handled %v, committed up to %d", d.done(), s.upTo(first))
 		}
@@ -372,12 +394,14 @@ func TestAPartitionIsLetGoWhenItsHandlersHaveEnded(t *testing.T) {
 		r.Assign([]Partition{first})
 		r.Take(records(first, "abcd")[3:])
 		sleep(4 * time.Second)
-		synctest.Wait()
 		if got := strings.Join(d.done(), " "); !strings.HasSuffix(got, "d/0:3") || s.upTo(first) != 4 {
 			t.Errorf("handled %s, committed up to %d", got, s.upTo(first))
 		}
 	})
 }
 
-// sleep passes virtual time.
-func sleep(d time.Duration) { <-time.After(d) }
+// sleep passes virtual time, until everything waits.
+func sleep(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
