@@ -35,7 +35,7 @@ func codeRules() []codeRule {
 		bad:  file{"a/a.go", []byte("package a\nfunc f() { os.Exit(1) }")},
 		good: file{"cmd/a/main.go", []byte("package main\nfunc main() { os.Exit(1) }")},
 	}, {
-		name: "SQL stands in the root's statement, postgres and migrate only",
+		name: "SQL stands in the root's and the inbox's statements, postgres and migrate only",
 		find: sqlElsewhere,
 		bad:  file{"web/a.go", []byte("package web\nconst q = `SELECT a\nFROM b`")},
 		good: file{"web/a.go", []byte("package web\nconst q = `select a topic from the list`")},
@@ -125,7 +125,7 @@ func ends(s source) (found []string) {
 var statement = regexp.MustCompile(`(?s)\bSELECT\b.*\bFROM\b|\bSELECT [a-z_]+\(|\bINSERT\s+INTO\b|\bUPDATE\b.*\bSET\b|\bDELETE\s+FROM\b|\b(CREATE|ALTER|DROP)\s+(TABLE|INDEX|UNIQUE|SCHEMA|SEQUENCE|DATABASE|ROLE|FUNCTION|TRIGGER)\b`)
 
 func sqlElsewhere(s source) (found []string) {
-	if s.isTest() || s.in(".", "postgres", "migrate", "internal/devpg", "internal/pgtest", "internal/kafkatest", "internal/demo", "bench") {
+	if s.isTest() || s.in(".", "inbox", "postgres", "migrate", "internal/devpg", "internal/pgtest", "internal/kafkatest", "internal/demo", "bench") {
 		return nil
 	}
 	ast.Inspect(s.ast, func(n ast.Node) bool {
