@@ -1,0 +1,202 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/outbox-relay/outbox/inbox"
+)
+
+// Consumer takes the records of topics through handlers, as a member of a consumer group. Make one with [NewConsumer].
+//
+//	processor, err := inbox.NewProcessor("billing", inbox.Pool(pool), handlers, inbox.Config{})
+//	...
+//	consumer, err := kafka.NewConsumer(processor, kafka.ConsumerConfig{
+//		Config: kafka.Config{Brokers: brokers},
+//		Topics: []string{"order-service.order"},
+//	})
+//	...
+//	err = consumer.Run(ctx)
+type Consumer struct {
+	cfg    ConsumerConfig
+	runner *inbox.Runner
+	log    *consumerLog
+}
+
+// NewConsumer checks the configuration and connects to nothing yet. The error names all that is wrong.
+func NewConsumer(h inbox.Handling, cfg ConsumerConfig) (*Consumer, error) {
+	cfg = cfg.withDefaults(h)
+	var errs []error
+	if h == nil {
+		errs = append(errs, errors.New("the handlers are nil"))
+	}
+	c := &Consumer{cfg: cfg, log: &consumerLog{from: map[inbox.Partition]int64{}, logger: cfg.Logger}}
+	runner, err := inbox.NewRunner(h, c.log, cfg.Run)
+	if err := errors.Join(append(errs, cfg.validate(), err)...); err != nil {
+		return nil, err
+	}
+	c.runner = runner
+	return c, nil
+}
+
+// Stats returns what the consumer has done.
+func (c *Consumer) Stats() inbox.Stats { return c.runner.Stats() }
+
+// Run handles records until ctx ends. Then it lets handlers end that are at work, commits what is settled, and leaves the group. It returns nil after that. An error,
+// at the start only, names topics that are missing. Kafka, when it does not answer, is waited for. Run may be called once.
+func (c *Consumer) Run(ctx context.Context) error {
+	if err := c.checkTopics(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	net := newNetwork(c.cfg.Config)
+	client, err := kgo.NewClient(c.options(net)...)
+	if err != nil {
+		return fmt.Errorf("make kafka client: %w", err)
+	}
+	c.log.client = client
+	c.cfg.Logger.Info("consumer starts", "group", c.cfg.Group, "topics", c.cfg.Topics)
+	handled := make(chan struct{})
+	go func() {
+		defer close(handled)
+		c.runner.Run(ctx)
+	}()
+	c.poll(ctx, client)
+	<-handled
+	client.CloseAllowingRebalance()
+	c.cfg.Logger.Info("consumer ends", "group", c.cfg.Group)
+	return nil
+}
+
+func (c *Consumer) options(net *network) []kgo.Opt {
+	retries, _ := c.cfg.Run.Retry.Topology(c.cfg.Topics)
+	opts := append(clientOptions(c.cfg.Config, net),
+		kgo.ConsumerGroup(c.cfg.Group),
+		kgo.ConsumeTopics(slices.Concat(c.cfg.Topics, retries)...),
+		// What the group has not read, it reads from the start: no record is left out.
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.RequireStableFetchOffsets(),
+		kgo.DisableAutoCommit(),
+		// Partitions come and go between polls only, so that no record of an earlier assignment is taken for one of a later.
+		kgo.BlockRebalanceOnPoll(),
+		kgo.Balancers(kgo.CooperativeStickyBalancer()),
+		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, p map[string][]int32) { c.runner.Assign(named(p)) }),
+		kgo.OnPartitionsRevoked(func(ctx context.Context, _ *kgo.Client, p map[string][]int32) {
+			c.letGo(p, func() { c.runner.Revoke(ctx, named(p)) })
+		}),
+		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, p map[string][]int32) {
+			c.letGo(p, func() { c.runner.Lose(named(p)) })
+		}),
+		kgo.AdjustFetchOffsetsFn(c.log.begin),
+	)
+	if c.cfg.NextGen {
+		opts = append(opts, kgo.ServerSideBalancer())
+	}
+	if c.cfg.Instance != "" {
+		opts = append(opts, kgo.InstanceID(c.cfg.Instance))
+	}
+	return opts
+}
+
+// letGo has partitions fetched again if they come back, whether they were paused or not.
+func (c *Consumer) letGo(p map[string][]int32, do func()) {
+	do()
+	c.log.client.ResumeFetchPartitions(p)
+}
+
+func named(partitions map[string][]int32) (all []inbox.Partition) {
+	for topic, numbers := range partitions {
+		for _, n := range numbers {
+			all = append(all, inbox.Partition{Topic: topic, Number: n})
+		}
+	}
+	return all
+}
+
+// poll hands over what comes until ctx ends.
+func (c *Consumer) poll(ctx context.Context, client *kgo.Client) {
+	said := newClientLogger(c.cfg.Logger, c.cfg.now)
+	for ctx.Err() == nil {
+		fetches := client.PollRecords(ctx, pollRecords)
+		fetches.EachError(func(topic string, partition int32, err error) {
+			if !errors.Is(err, context.Canceled) && said.due(err.Error()) {
+				c.cfg.Logger.Warn("records not read", "topic", topic, "partition", partition, "error", err)
+			}
+		})
+		fetches.EachPartition(func(p kgo.FetchTopicPartition) {
+			c.log.check(p)
+			if len(p.Records) > 0 {
+				c.runner.Take(received(p.Records))
+			}
+		})
+		client.AllowRebalance()
+	}
+}
+
+func received(records []*kgo.Record) []*inbox.Record {
+	out := make([]*inbox.Record, len(records))
+	for i, r := range records {
+		in := &inbox.Record{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Timestamp: r.Timestamp, Key: r.Key, Value: r.Value}
+		for _, h := range r.Headers {
+			in.Headers = append(in.Headers, inbox.Header{Key: h.Key, Value: h.Value})
+		}
+		out[i] = in
+	}
+	return out
+}
+
+// checkTopics waits until Kafka says which topics there are. Missing ones are an error, or made if they are the consumer's own and the configuration says so.
+func (c *Consumer) checkTopics(ctx context.Context) error {
+	retries, letters := c.cfg.Run.Retry.Topology(c.cfg.Topics)
+	ours := slices.Concat(retries, letters)
+	given, own := c.cfg.Config, c.cfg.Config
+	given.CreateTopics = nil
+	return errors.Join(checkThere(ctx, given, c.cfg.Topics), checkThere(ctx, own, ours))
+}
+
+// checkThere waits for an answer about the topics.
+func checkThere(ctx context.Context, cfg Config, topics []string) error {
+	if len(topics) == 0 {
+		return nil
+	}
+	p, err := NewPublisher(cfg)
+	if err != nil {
+		return err
+	}
+	defer p.Destroy()
+	said := newClientLogger(cfg.Logger, cfg.now)
+	for {
+		found, err := ask(ctx, p, topics)
+		if err == nil {
+			var missing []error
+			for _, name := range slices.Sorted(maps.Keys(found)) {
+				missing = append(missing, found[name])
+			}
+			if err := errors.Join(missing...); err != nil {
+				return fmt.Errorf("check topics of the consumer: %w", err)
+			}
+			return nil
+		}
+		if said.due(err.Error()) {
+			cfg.Logger.Warn("kafka does not answer: tried again", "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func ask(ctx context.Context, p *Publisher, topics []string) (map[string]error, error) {
+	if err := p.Open(ctx); err != nil {
+		return nil, err
+	}
+	return p.CheckTopics(ctx, topics)
+}

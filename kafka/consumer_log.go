@@ -1,0 +1,115 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/outbox-relay/outbox/inbox"
+)
+
+// consumerLog implements [inbox.Log].
+type consumerLog struct {
+	client *kgo.Client
+	logger *slog.Logger
+
+	mu sync.Mutex
+	// from is where the group goes on in partitions that nothing was read of yet.
+	from map[inbox.Partition]int64
+}
+
+// Pause implements [inbox.Log].
+func (l *consumerLog) Pause(partitions []inbox.Partition) {
+	l.client.PauseFetchPartitions(byTopic(partitions))
+}
+
+// Resume implements [inbox.Log].
+func (l *consumerLog) Resume(partitions []inbox.Partition) {
+	l.client.ResumeFetchPartitions(byTopic(partitions))
+}
+
+func byTopic(partitions []inbox.Partition) map[string][]int32 {
+	m := map[string][]int32{}
+	for _, p := range partitions {
+		m[p.Topic] = append(m[p.Topic], p.Number)
+	}
+	return m
+}
+
+// Commit implements [inbox.Log]. Kafka refuses it of a member that is not one any more.
+func (l *consumerLog) Commit(ctx context.Context, next map[inbox.Partition]int64) error {
+	offsets := map[string]map[int32]kgo.EpochOffset{}
+	for p, offset := range next {
+		if offsets[p.Topic] == nil {
+			offsets[p.Topic] = map[int32]kgo.EpochOffset{}
+		}
+		offsets[p.Topic][p.Number] = kgo.EpochOffset{Epoch: -1, Offset: offset}
+	}
+	var errs []error
+	l.client.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, err error) {
+		if err != nil {
+			errs = append(errs, err)
+			return
+		}
+		for _, t := range resp.Topics {
+			for _, p := range t.Partitions {
+				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+					errs = append(errs, fmt.Errorf("%s, partition %d: %w", t.Topic, p.Partition, err))
+				}
+			}
+		}
+	})
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("commit offsets: %w", err)
+	}
+	return nil
+}
+
+// sendTimeout bounds one try at sending a record on.
+const sendTimeout = 30 * time.Second
+
+// Send implements [inbox.Log].
+func (l *consumerLog) Send(ctx context.Context, topic string, r *inbox.Record, headers []inbox.Header) error {
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	record := &kgo.Record{Topic: topic, Key: r.Key, Value: r.Value, Headers: make([]kgo.RecordHeader, len(headers))}
+	for i, h := range headers {
+		record.Headers[i] = kgo.RecordHeader{Key: h.Key, Value: h.Value}
+	}
+	return l.client.ProduceSync(ctx, record).FirstErr()
+}
+
+// begin notes where the group goes on.
+func (l *consumerLog) begin(_ context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for topic, partitions := range offsets {
+		for n, offset := range partitions {
+			l.from[inbox.Partition{Topic: topic, Number: n}] = offset.EpochOffset().Offset
+		}
+	}
+	return offsets, nil
+}
+
+// check says when retention has removed records that the group has not read.
+func (l *consumerLog) check(p kgo.FetchTopicPartition) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	name := inbox.Partition{Topic: p.Topic, Number: p.Partition}
+	from, has := l.from[name]
+	if !has || p.Err != nil {
+		return
+	}
+	delete(l.from, name)
+	if from >= 0 && p.LogStartOffset > from {
+		l.logger.Error("records were removed before they were handled: the topic's retention is shorter than the consumer was away",
+			"topic", p.Topic, "partition", p.Partition, "from", from, "to", p.LogStartOffset, "records", p.LogStartOffset-from)
+	}
+}
