@@ -1,0 +1,40 @@
+//go:build integration && unix
+
+package consumer_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/outbox-relay/outbox/internal/devkafka"
+)
+
+// brokers is set once, before the first test.
+var brokers []string
+
+// TestMain is a member of a consumer group when the environment says so: the tests start this program again, to kill it.
+func TestMain(m *testing.M) {
+	if os.Getenv(memberVariable) != "" {
+		os.Exit(member())
+	}
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) int {
+	if given := os.Getenv("KAFKA_BROKERS"); given != "" {
+		brokers = strings.Split(given, ",")
+		return m.Run()
+	}
+	cluster, err := devkafka.Start(context.Background(), devkafka.Options{Log: slog.Default()})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer cluster.Close()
+	brokers = cluster.Brokers()
+	return m.Run()
+}
