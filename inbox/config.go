@@ -42,12 +42,21 @@ type Config struct {
 	NoID      NoID
 	// Timeout is how long the handling of one record may take. Default 30 s.
 	Timeout time.Duration
+	// Retain is how long handled events are remembered: longer than anything may be delivered again, such as the topic's retention and what waits in a dead-letter
+	// topic. Default 2160h, which is 90 days; negative: for ever.
+	Retain time.Duration
 	// Logger gets what an operator should know; nil discards it.
 	Logger *slog.Logger
 }
 
-// DefaultTimeout is the default of [Config.Timeout].
-const DefaultTimeout = 30 * time.Second
+// Defaults of [Config].
+const (
+	DefaultTimeout = 30 * time.Second
+	DefaultRetain  = 90 * 24 * time.Hour
+)
+
+// minRetain is a day: what is delivered again within it must not be handled again.
+const minRetain = 24 * time.Hour
 
 func (c Config) withDefaults() Config {
 	if c.EventID == nil {
@@ -60,6 +69,7 @@ func (c Config) withDefaults() Config {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
 	c.Timeout = cmp.Or(c.Timeout, DefaultTimeout)
+	c.Retain = cmp.Or(c.Retain, DefaultRetain)
 	return c
 }
 
@@ -72,6 +82,9 @@ func (c Config) validate() (errs []error) {
 	}
 	if c.Timeout < 0 {
 		errs = append(errs, errors.New("Timeout is negative"))
+	}
+	if c.Retain > 0 && c.Retain < minRetain {
+		errs = append(errs, fmt.Errorf("Retain %s: at least %s, or negative for ever", c.Retain, minRetain))
 	}
 	return errs
 }

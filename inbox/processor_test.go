@@ -270,8 +270,8 @@ func TestAProcessorSaysAllThatIsWrong(t *testing.T) {
 	inbox.On(h, "a", none)
 	inbox.On(h, "a", none)
 	inbox.On(h, "", none)
-	_, err := inbox.NewProcessor("", nil, h, inbox.Config{Unknown: 7, NoID: -1, Timeout: -1})
-	for _, want := range []string{"Unknown 7", "NoID -1", "Timeout is negative", "store is nil", `"a" has two handlers`, "no event type", "consumer is empty"} {
+	_, err := inbox.NewProcessor("", nil, h, inbox.Config{Unknown: 7, NoID: -1, Timeout: -1, Retain: time.Minute})
+	for _, want := range []string{"Unknown 7", "NoID -1", "Timeout is negative", "Retain 1m0s", "store is nil", `"a" has two handlers`, "no event type", "consumer is empty"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v lacks %q", err, want)
 		}
@@ -279,4 +279,28 @@ func TestAProcessorSaysAllThatIsWrong(t *testing.T) {
 	if _, err := inbox.NewProcessor("a", inbox.Pool(nil), inbox.NewHandlers[pgx.Tx](), inbox.Config{}); err == nil || !strings.Contains(err.Error(), "no handlers") {
 		t.Errorf("without handlers: %v", err)
 	}
+}
+
+func TestOldEventsAreForgottenThoseOfTheConsumerOnly(t *testing.T) {
+	processors(t, inbox.Config{Retain: 48 * time.Hour}, func(t *testing.T, db *pgtest.DB, p inbox.Handling) {
+		db.Exec(t, `INSERT INTO outbox.inbox SELECT c, g::text, now() - g * interval '1 minute' FROM generate_series(1, 6000) g, (VALUES ('billing'), ('shipping')) v(c)`)
+		if _, err := p.Failed(t.Context(), record(1, "a", deposited, "k", ""), errHandler); err != nil {
+			t.Fatal(err)
+		}
+		db.Exec(t, `UPDATE outbox.inbox_failure SET last_failed_at = now() - interval '3 days'`)
+		n, err := p.(interface {
+			Prune(ctx context.Context) (int64, error)
+		}).Prune(t.Context())
+		if err != nil || n != 6000-2879 {
+			t.Errorf("forgot %d, %v, want %d", n, err, 6000-2879)
+		}
+		var billing, shipping, failures int
+		if err := db.Conn(t).QueryRow(t.Context(), `SELECT count(*) FILTER (WHERE consumer = 'billing'), count(*) FILTER (WHERE consumer = 'shipping'),
+			(SELECT count(*) FROM outbox.inbox_failure) FROM outbox.inbox`).Scan(&billing, &shipping, &failures); err != nil {
+			t.Fatal(err)
+		}
+		if billing != 2879 || shipping != 6000 || failures != 0 {
+			t.Errorf("%d of the consumer are left, %d of another one, %d failures", billing, shipping, failures)
+		}
+	})
 }

@@ -144,6 +144,7 @@ func (r *Runner) Run(ctx context.Context) {
 	for range r.cfg.Workers {
 		workers.Go(r.worker)
 	}
+	workers.Go(func() { r.prune(ctx) })
 	tick := time.NewTicker(r.cfg.CommitInterval)
 	defer tick.Stop()
 	for ctx.Err() == nil {
@@ -164,6 +165,28 @@ func (r *Runner) Run(ctx context.Context) {
 	case <-ended:
 	case <-time.After(r.cfg.DrainTimeout):
 		r.cfg.Logger.Error("handlers do not end although their context has: they are left behind")
+	}
+}
+
+// pruneEvery is how often old events are forgotten.
+const pruneEvery = time.Hour
+
+// prune forgets old events until ctx ends, if the handling can. The members' first times are spread.
+func (r *Runner) prune(ctx context.Context) {
+	p, able := r.handling.(interface {
+		Prune(ctx context.Context) (int64, error)
+	})
+	for wait := time.Duration(r.cfg.random(int64(pruneEvery))); able; wait = pruneEvery {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		if n, err := p.Prune(ctx); err != nil && ctx.Err() == nil {
+			r.cfg.Logger.Warn("old events not forgotten: tried again in an hour", "error", err)
+		} else if n > 0 {
+			r.cfg.Logger.Info("old events forgotten", "events", n)
+		}
 	}
 }
 

@@ -17,7 +17,11 @@ SELECT $1::text, u.id FROM jsonb_array_elements_text($2::text::jsonb) u(id) ORDE
 VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
 ON CONFLICT (consumer, topic, partition, record_offset)
 DO UPDATE SET attempts = f.attempts + 1, last_error = excluded.last_error, last_failed_at = excluded.last_failed_at RETURNING attempts::text`
-	settledSQL = `DELETE FROM outbox.inbox_failure WHERE consumer = $1 AND topic = $2 AND partition = $3 AND record_offset = $4`
+	pruneSQL = `DELETE FROM outbox.inbox WHERE ctid = ANY (ARRAY(
+    SELECT i.ctid FROM outbox.inbox i WHERE i.consumer = $1 AND i.handled_at < now() - $2::float8 * interval '1 second'
+    ORDER BY i.handled_at LIMIT $3 FOR UPDATE SKIP LOCKED)) RETURNING ''`
+	pruneFailuresSQL = `DELETE FROM outbox.inbox_failure WHERE consumer = $1 AND last_failed_at < now() - $2::float8 * interval '1 second'`
+	settledSQL       = `DELETE FROM outbox.inbox_failure WHERE consumer = $1 AND topic = $2 AND partition = $3 AND record_offset = $4`
 )
 
 // texts is a list as a parameter of a statement.

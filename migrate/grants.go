@@ -37,7 +37,9 @@ func GrantsOperator(config Config, role string) (string, error) {
 	return comment("What an operator of %s needs, for role %s.", s.table, quote(role)) + "\n" + s.relayGrants(role) +
 		grant("INSERT", "outbox.request", quote(role)) + "\n" +
 		grant("SELECT, INSERT, UPDATE", "outbox.audit, outbox.job", quote(role)) + "\n" +
-		grant("INSERT, DELETE", "outbox.pause", quote(role)) + "\n", nil
+		grant("INSERT, DELETE", "outbox.pause", quote(role)) + "\n" +
+		grant("SELECT, DELETE, UPDATE (handled_at)", "outbox.inbox", quote(role)) + "\n" +
+		grant("SELECT", "outbox.inbox_failure", quote(role)) + "\n", nil
 }
 
 // GrantsWriter returns the statements that let a role write events: INSERT into the table, and reading back the columns that an INSERT
@@ -53,6 +55,22 @@ func GrantsWriter(config Config, role string) (string, error) {
 		grant("USAGE", "SCHEMA "+quote(s.table.Schema), to),
 		grant("INSERT, SELECT (id, event_id, created_at, published_at)", table, to),
 		s.grantSequence("USAGE", role),
+	}, "\n") + "\n", nil
+}
+
+// GrantsConsumer returns the statements that let a role handle events once: remember them, forget old ones, and count failures.
+func GrantsConsumer(config Config, role string) (string, error) {
+	s, err := config.checkRole(role)
+	if err != nil {
+		return "", err
+	}
+	to := quote(role)
+	return strings.Join([]string{
+		comment("What a consumer of events needs beside %s, for role %s.", s.table, to),
+		grant("USAGE", "SCHEMA outbox", to),
+		grant("SELECT, INSERT, DELETE", "outbox.inbox", to),
+		grant("UPDATE (handled_at)", "outbox.inbox", to),
+		grant("SELECT, INSERT, UPDATE, DELETE", "outbox.inbox_failure", to),
 	}, "\n") + "\n", nil
 }
 

@@ -84,13 +84,15 @@ const (
 	VerbResume Verb = "resume"
 	// VerbPrune deletes settled events, and dead ones and audit rows, that are old.
 	VerbPrune Verb = "prune"
+	// VerbForget has a consumer forget what it has handled, so that it is handled again when it is delivered again.
+	VerbForget Verb = "forget"
 	// VerbCancel ends a job between two steps.
 	VerbCancel Verb = "cancel"
 )
 
 // AuditedVerbs are those that leave a row in the audit, in the order of their names.
 func AuditedVerbs() []string {
-	return []string{string(VerbCancel), string(VerbDead), string(VerbPause), string(VerbPrune), string(VerbReplay), string(VerbRestore), string(VerbResume), string(VerbRetry), string(VerbSkip), string(VerbUnpark)}
+	return []string{string(VerbCancel), string(VerbDead), string(VerbForget), string(VerbPause), string(VerbPrune), string(VerbReplay), string(VerbRestore), string(VerbResume), string(VerbRetry), string(VerbSkip), string(VerbUnpark)}
 }
 
 // JobVerbs are those that are done to many things, as a job.
@@ -110,7 +112,7 @@ func (v Verb) role() Role {
 	switch v {
 	case VerbLook:
 		return Viewer
-	case VerbPrune:
+	case VerbPrune, VerbForget:
 		return Admin
 	}
 	return Operator

@@ -30,7 +30,7 @@ func badValue(f *pflag.Flag) string {
 var wholeArgs = map[string][]string{
 	"events show": {"1"}, "events retry": {"--min-id=1"}, "events skip": {"--min-id=1", "--reason=x"}, "events dead": {"--min-id=1", "--reason=x"}, "events restore": {"--min-id=1"},
 	"keys unpark": {"--type=x"}, "keys skip": {"--type=x", "--reason=x"}, "replay": {"--min-id=1", "--reason=x"}, "lanes set": {"4"}, "jobs cancel": {"1"},
-	"prune": {"--older-than=1h"}, "pause topic": {"t"}, "pause key": {"t", "k"}, "resume topic": {"t"}, "resume key": {"t", "k"}, "migrate grants": {"--role=me"},
+	"prune": {"--older-than=1h"}, "inbox forget": {"--consumer=c", "--all"}, "pause topic": {"t"}, "pause key": {"t", "k"}, "resume topic": {"t"}, "resume key": {"t", "k"}, "migrate grants": {"--role=me"},
 }
 
 // A value that cannot be is usage where it was typed, and configuration where a variable has it; either is called by its name. This is so for every flag of every command.

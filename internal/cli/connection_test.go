@@ -173,7 +173,7 @@ func TestExitCodesTellConfigurationFromFailureAndUsage(t *testing.T) {
 		{good, "events list --min-id x", exitUsage, `--min-id "x": want a whole number, at most 9223372036854775807; see`},
 		{good, "events list --max-id 99999999999999999999", exitUsage, `want a whole number, at most 9223372036854775807; see`},
 		{good, "audit --job x", exitUsage, `--job "x": want a whole number`},
-		{good, "audit --verb nope", exitUsage, `verb "nope": want cancel, dead, pause, prune, replay, restore, resume, retry, skip or unpark`},
+		{good, "audit --verb nope", exitUsage, `verb "nope": want cancel, dead, forget, pause, prune, replay, restore, resume, retry, skip or unpark`},
 		{good, "jobs list --verb prune", exitUsage, `list jobs: verb "prune": want dead, replay, restore, retry, skip or unpark`},
 		{good, "events list --older-than -5h", exitUsage, "want 0s or more"},
 		{good, "events list --state foo", exitUsage, `--state is "foo": want`},

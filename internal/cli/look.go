@@ -19,6 +19,7 @@ import (
 type looks struct {
 	operate.Lookups
 	operate.Changes
+	operate.InboxLookups
 }
 
 // looker makes the operators' service of the source for looking; done closes its connections.
@@ -29,7 +30,7 @@ func (a *app) looker(cmd *cobra.Command, db *database) (service *operate.Service
 	}
 	store, err := postgres.NewStore(pool, postgres.Config{Table: db.table})
 	if err == nil {
-		service, err = operate.New(looks{Lookups: store}, kafka.Renderer{}, operate.Config{})
+		service, err = operate.New(looks{Lookups: store, InboxLookups: store}, kafka.Renderer{}, operate.Config{})
 	}
 	if err != nil {
 		pool.Close()

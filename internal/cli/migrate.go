@@ -212,15 +212,16 @@ func upCommand(t migrate.Table) string {
 
 func (a *app) migrateGrants() *cobra.Command {
 	f := &migrateFlags{}
-	var writer, operator bool
+	var writer, operator, consumer bool
 	cmd := &cobra.Command{
 		Use:   "grants",
-		Short: "Print the least rights of a role: relay, operator or writer",
+		Short: "Print the least rights of a role: relay, operator, writer or consumer",
 		Long: `grants prints SQL and changes nothing: give it to psql as the owner of the table.
 psql does not read DATABASE_URL by itself.`,
 		Example: `  outbox migrate grants --role relay | psql "$DATABASE_URL" -1 -v ON_ERROR_STOP=1
   outbox migrate grants --role relay --delete --restore
   outbox migrate grants --role shop --writer
+  outbox migrate grants --role billing --consumer
   outbox migrate grants --role anna --operator --delete --restore`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if f.role == "" {
@@ -230,8 +231,8 @@ psql does not read DATABASE_URL by itself.`,
 				return a.badFlag(cmd, "table", ": %w", err)
 			}
 			f.cfg.Table = f.table
-			if writer && operator {
-				return &usageError{fmt.Errorf("--writer and --operator exclude each other; see %s --help", cmd.CommandPath())}
+			if writer && operator || writer && consumer || operator && consumer {
+				return &usageError{fmt.Errorf("--writer, --operator and --consumer exclude each other; see %s --help", cmd.CommandPath())}
 			}
 			grants := migrate.Grants
 			switch {
@@ -239,6 +240,8 @@ psql does not read DATABASE_URL by itself.`,
 				grants = migrate.GrantsWriter
 			case operator:
 				grants = migrate.GrantsOperator
+			case consumer:
+				grants = migrate.GrantsConsumer
 			}
 			sql, err := grants(f.cfg, f.role)
 			if err != nil {
@@ -254,6 +257,7 @@ psql does not read DATABASE_URL by itself.`,
 	cmd.Flags().BoolVar(&f.cfg.Restore, "restore", false, "with the right to put dead events back: for events restore, which the relay carries out, or the command when none is alive")
 	cmd.Flags().BoolVar(&operator, "operator", false, "the rights of a person who runs the other commands instead")
 	cmd.Flags().BoolVar(&writer, "writer", false, "the rights of a service that writes events instead")
+	cmd.Flags().BoolVar(&consumer, "consumer", false, "the rights of a service that handles events instead")
 	return cmd
 }
 

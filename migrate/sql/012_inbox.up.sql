@@ -6,7 +6,7 @@ CREATE TABLE outbox.inbox (
     PRIMARY KEY (consumer, event_id)
 );
 COMMENT ON TABLE outbox.inbox IS 'What each consumer has handled: a row is committed with what its handler wrote.';
-CREATE INDEX inbox_handled_at ON outbox.inbox (handled_at);
+CREATE INDEX inbox_handled_at ON outbox.inbox (consumer, handled_at);
 
 CREATE TABLE outbox.inbox_failure (
     consumer        text        COLLATE "C" NOT NULL,
@@ -23,4 +23,3 @@ CREATE TABLE outbox.inbox_failure (
     PRIMARY KEY (consumer, topic, partition, record_offset)
 );
 COMMENT ON TABLE outbox.inbox_failure IS 'Records that a consumer could not handle, with how often it has tried: a row goes when its record is handled or sent on.';
-CREATE INDEX inbox_failure_last_failed_at ON outbox.inbox_failure (last_failed_at);

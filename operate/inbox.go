@@ -1,0 +1,115 @@
+package operate
+
+import (
+	"context"
+	"time"
+)
+
+// Forget says which handled events a consumer is to forget: those of which all that is said here is true. A record of them that is delivered again is handled again.
+type Forget struct {
+	// Consumer is the name under which they are remembered. Required.
+	Consumer string `json:"consumer"`
+	// EventIDs, unless nil, are the events, at most [MaxForgetIDs].
+	EventIDs []string `json:"event_ids,omitempty"`
+	// From and Until, unless zero, bound when they were handled, by the database's clock: from From on, and before Until.
+	From  time.Time `json:"from,omitzero"`
+	Until time.Time `json:"until,omitzero"`
+	// All must be set where nothing else narrows it down.
+	All bool `json:"all,omitempty"`
+}
+
+// MaxForgetIDs is how many events one [Forget] may name.
+const MaxForgetIDs = 10_000
+
+// Check returns what is wrong with the request, with CodeInvalid.
+func (f Forget) Check() error {
+	narrowed := len(f.EventIDs) > 0 || !f.From.IsZero() || !f.Until.IsZero()
+	switch {
+	case f.Consumer == "":
+		return Refuse(CodeInvalid, "forget handled events: name the consumer")
+	case len(f.EventIDs) > MaxForgetIDs:
+		return Refuse(CodeInvalid, "forget handled events: %d are named; at most %d can be", len(f.EventIDs), MaxForgetIDs)
+	case !f.From.IsZero() && !f.Until.IsZero() && !f.From.Before(f.Until):
+		return Refuse(CodeInvalid, "forget handled events: none is from %s on and before %s", f.From.UTC().Format(time.RFC3339), f.Until.UTC().Format(time.RFC3339))
+	case narrowed == f.All:
+		return Refuse(CodeInvalid, "forget handled events: say which, by their ids or times, or all of them")
+	}
+	return nil
+}
+
+// InboxConsumer is a consumer that remembers events in this database.
+type InboxConsumer struct {
+	Name string `json:"name"`
+	// Remembered is how many events it remembers; with Capped there are more.
+	Remembered int64 `json:"remembered"`
+	Capped     bool  `json:"capped"`
+	// Oldest and Newest are when the first and the last of them was handled; zero where only failures are known.
+	Oldest time.Time `json:"oldest,omitzero"`
+	Newest time.Time `json:"newest,omitzero"`
+	// Failing is how many records it could not handle so far, with Attempts at the one that was tried most often, and LastError of the last.
+	Failing   int64  `json:"failing"`
+	Attempts  int    `json:"attempts"`
+	LastError string `json:"last_error,omitempty"`
+}
+
+// InboxLookups is what a [Service] needs to look at the inbox. Package postgres implements it.
+type InboxLookups interface {
+	// InboxConsumers returns all of them by name.
+	InboxConsumers(ctx context.Context, limit time.Duration) ([]InboxConsumer, error)
+}
+
+// InboxKeeper is what a [Service] needs to forget. Package postgres implements it.
+type InboxKeeper interface {
+	// CountForget counts, for some seconds at most; then the count is what it had come to, and capped.
+	CountForget(ctx context.Context, f Forget) (n int64, capped bool, err error)
+	// Forget deletes in small transactions of their own: the result is valid beside an error. progress, which may be nil, is called after each.
+	Forget(ctx context.Context, f Forget, progress func(n int64)) (n int64, err error)
+}
+
+func (s *Service) inbox() (InboxKeeper, error) {
+	if k, able := s.store.(InboxKeeper); able {
+		return k, nil
+	}
+	return nil, Refuse(CodeUnavailable, "this service has no inbox")
+}
+
+// InboxConsumers returns the consumers that remember events in this database.
+func (s *Service) InboxConsumers(ctx context.Context, _ Actor) ([]InboxConsumer, error) {
+	k, able := s.store.(InboxLookups)
+	if !able {
+		return nil, Refuse(CodeUnavailable, "this service has no inbox")
+	}
+	return k.InboxConsumers(ctx, s.cfg.LookTimeout)
+}
+
+// CountForget says what [Service.Forget] would do. It is asked by whoever may forget, and leaves no row in the audit.
+func (s *Service) CountForget(ctx context.Context, a Actor, f Forget) (n int64, capped bool, err error) {
+	k, err := s.inbox()
+	if err == nil {
+		err = a.may(VerbForget)
+	}
+	if err == nil {
+		err = f.Check()
+	}
+	if err != nil {
+		return 0, false, err
+	}
+	return k.CountForget(ctx, f)
+}
+
+// Forget has a consumer forget handled events. What was forgotten before an error came, or before ctx ended, is in the result, and in the audit.
+func (s *Service) Forget(ctx context.Context, a Actor, f Forget, reason string, progress func(n int64)) (n int64, err error) {
+	k, err := s.inbox()
+	if err == nil {
+		err = f.Check()
+	}
+	if err != nil {
+		return 0, err
+	}
+	err = s.audited(ctx, a, VerbForget, f, reason, func(int64) (change, error) {
+		var err error
+		n, err = k.Forget(ctx, f, progress)
+		return change{affected: n}, err
+	})
+	return n, err
+}

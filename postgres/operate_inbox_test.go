@@ -1,0 +1,97 @@
+package postgres
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outbox-relay/outbox/operate"
+)
+
+var admin = operate.Actor{Name: "admin", Role: operate.Admin}
+
+// remembered has two consumers, one of which has handled so many events, one a minute until now.
+func remembered(t *testing.T, db *pgxpool.Pool, events int) {
+	t.Helper()
+	exec(t, db, `INSERT INTO outbox.inbox SELECT 'billing', 'event ' || g, now() - g * interval '1 minute' FROM generate_series(1, $1) g`, events)
+	exec(t, db, `INSERT INTO outbox.inbox VALUES ('shipping', 'event 1', now())`)
+	exec(t, db, `INSERT INTO outbox.inbox_failure (consumer, topic, partition, record_offset, event_id, event_type, attempts, first_error, last_error)
+		VALUES ('mail', 't', 0, 7, 'x', 'y', 4, 'first', 'no such account')`)
+}
+
+func TestConsumersAreListedWithWhatTheyRememberAndCannotHandle(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	remembered(t, db, inboxCounted+1)
+	found, err := newService(t, db).InboxConsumers(t.Context(), ann)
+	if err != nil || len(found) != 3 {
+		t.Fatalf("found %+v, %v", found, err)
+	}
+	b, m, s := found[0], found[1], found[2]
+	if b.Name != "billing" || b.Remembered != inboxCounted || !b.Capped || b.Newest.Sub(b.Oldest) < inboxCounted*time.Minute || b.Failing != 0 {
+		t.Errorf("billing is %+v", b)
+	}
+	if m.Name != "mail" || m.Remembered != 0 || m.Capped || !m.Oldest.IsZero() || m.Failing != 1 || m.Attempts != 4 || m.LastError != "no such account" {
+		t.Errorf("mail is %+v", m)
+	}
+	if s.Name != "shipping" || s.Remembered != 1 {
+		t.Errorf("shipping is %+v", s)
+	}
+}
+
+func TestAConsumerForgetsWhatIsNamedAndNothingElse(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for name, c := range map[string]struct {
+		forget operate.Forget
+		want   int64
+	}{
+		"by id":          {operate.Forget{EventIDs: []string{"event 1", "event 3", "gone"}}, 2},
+		"by time":        {operate.Forget{From: now.Add(-30*time.Minute - 30*time.Second), Until: now.Add(-10*time.Minute - 30*time.Second)}, 20},
+		"by id and time": {operate.Forget{EventIDs: []string{"event 1", "event 3"}, Until: now.Add(-2 * time.Minute)}, 1},
+		"all":            {operate.Forget{All: true}, forgetAtOnce + 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := newDatabase(t)
+			remembered(t, db, forgetAtOnce+100)
+			s := newService(t, db)
+			c.forget.Consumer = "billing"
+			if n, capped, err := s.CountForget(t.Context(), admin, c.forget); err != nil || n != c.want || capped {
+				t.Errorf("counted %d, %v, %v, want %d", n, capped, err, c.want)
+			}
+			if n, err := s.Forget(t.Context(), admin, c.forget, "again", nil); err != nil || n != c.want {
+				t.Errorf("forgot %d, %v, want %d", n, err, c.want)
+			}
+			same(t, "what the consumer remembers", queryOne[int64](t, db, `SELECT count(*) FROM outbox.inbox WHERE consumer = 'billing'`), forgetAtOnce+100-c.want)
+			same(t, "what another one does", queryOne[int64](t, db, `SELECT count(*) FROM outbox.inbox WHERE consumer = 'shipping'`), 1)
+			if e := lastAudit(t, s); e.Verb != string(operate.VerbForget) || e.Affected == nil || *e.Affected != c.want || e.Reason != "again" {
+				t.Errorf("the audit says %+v", e)
+			}
+		})
+	}
+}
+
+func TestForgettingIsForAdminsAndHasToBeNarrowedOrSaid(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	remembered(t, db, 3)
+	s := newService(t, db)
+	if _, err := s.Forget(t.Context(), ann, operate.Forget{Consumer: "billing", All: true}, "x", nil); operate.CodeOf(err) != operate.CodeForbidden {
+		t.Errorf("an operator may: %v", err)
+	}
+	for want, f := range map[string]operate.Forget{
+		"name the consumer": {All: true},
+		"say which":         {Consumer: "billing"},
+		"or all of them":    {Consumer: "billing", All: true, EventIDs: []string{"event 1"}},
+		"none is from":      {Consumer: "billing", From: time.Now(), Until: time.Now().Add(-time.Hour)},
+		"at most 10000":     {Consumer: "billing", EventIDs: make([]string, operate.MaxForgetIDs+1)},
+	} {
+		if _, err := s.Forget(t.Context(), admin, f, "x", nil); operate.CodeOf(err) != operate.CodeInvalid || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v lacks %q", err, want)
+		}
+	}
+	same(t, "what the consumer remembers", queryOne[int64](t, db, `SELECT count(*) FROM outbox.inbox WHERE consumer = 'billing'`), 3)
+}
