@@ -81,6 +81,7 @@ func parts() []part {
 		{name: "onekey", run: (*bench).oneKey},
 		{name: "held", run: (*bench).held},
 		{name: "watermill", run: (*bench).watermill},
+		{name: "inbox", run: (*bench).inbox},
 		{name: "relays", run: (*bench).relays, processes: true, named: true},
 		{name: "takeover", run: (*bench).takeover, processes: true, named: true},
 		{name: "idle", run: (*bench).idle, processes: true, named: true},

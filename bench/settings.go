@@ -21,6 +21,7 @@ type settings struct {
 	liveFor    time.Duration
 	memoryRows int
 	millRows   int
+	inboxRows  int
 	relayRows  int
 	leaseTTL   time.Duration
 	idleFor    time.Duration
@@ -75,6 +76,7 @@ func (s *settings) flags(out io.Writer) *flag.FlagSet {
 	f.DurationVar(&s.liveFor, "live-for", 10*time.Second, "live: how long the writers write")
 	f.IntVar(&s.memoryRows, "memory-rows", 1_000_000, "memory: events in the large backlog; the small one holds a hundredth")
 	f.IntVar(&s.millRows, "watermill-rows", 100_000, "watermill: events in the backlog")
+	f.IntVar(&s.inboxRows, "inbox-rows", 100_000, "inbox: events to be handled, in batches; a fifth of them one by one")
 	f.IntVar(&s.relayRows, "relay-rows", 800_000, "relays: events in the backlog")
 	f.DurationVar(&s.leaseTTL, "lease-ttl", 15*time.Second, "takeover: how long a lease of the relays lasts, at least 5s")
 	f.DurationVar(&s.idleFor, "idle-for", time.Minute, "idle: how long the relay is looked at")
@@ -102,6 +104,7 @@ func (s *settings) shrink(f *flag.FlagSet) {
 	tiny("live-for", func() { s.liveFor = 2 * time.Second })
 	tiny("memory-rows", func() { s.memoryRows = 50_000 })
 	tiny("watermill-rows", func() { s.millRows = 5000 })
+	tiny("inbox-rows", func() { s.inboxRows = 5000 })
 	tiny("relay-rows", func() { s.relayRows = 20_000 })
 	tiny("lease-ttl", func() { s.leaseTTL = 5 * time.Second })
 	tiny("idle-for", func() { s.idleFor = 2 * time.Second })
@@ -120,7 +123,7 @@ func (s *settings) validate() error {
 		value, least int
 	}{
 		{"pairs", s.pairs, 1}, {"rows", s.rows, 1}, {"rate", s.rate, 1}, {"writers", s.writers, 1}, {"memory-rows", s.memoryRows, 100},
-		{"live-for", int(s.liveFor), 1}, {"watermill-rows", s.millRows, 1}, {"relay-rows", s.relayRows, 1}, {"lease-ttl", int(s.leaseTTL), int(5 * time.Second)},
+		{"live-for", int(s.liveFor), 1}, {"watermill-rows", s.millRows, 1}, {"inbox-rows", s.inboxRows, 5}, {"relay-rows", s.relayRows, 1}, {"lease-ttl", int(s.leaseTTL), int(5 * time.Second)},
 		{"idle-for", int(s.idleFor), int(time.Second)}, {"parked", s.parked, 1}, {"parked-events", s.parkedEvents, 1}, {"large-rows", s.largeRows, max(100, s.parked*s.parkedEvents)},
 	} {
 		if n.value < n.least {

@@ -60,6 +60,8 @@ type queue struct {
 	key       string
 	keyed     bool
 	items     []*item
+	// waits is set while it waits for a time.
+	waits bool
 }
 
 // queueOf returns the queue that the record belongs to, and whether it is new.

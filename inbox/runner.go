@@ -39,7 +39,7 @@ type RunnerConfig struct {
 	// Batch is how many records one transaction handles at most. Default 1. With more, one that fails has all of its transaction handled again, each in its own.
 	Batch int
 	// MaxUncommitted is how many records of a partition are taken beyond the first that is not settled: then the partition is paused until it is half of that.
-	// Default 1,000.
+	// Default 1,000, or four times what all workers handle at once if that is more; at least 2.
 	MaxUncommitted int
 	// CommitInterval is how often offsets are committed. Default 1 s.
 	CommitInterval time.Duration
@@ -63,7 +63,7 @@ const (
 func (c RunnerConfig) withDefaults() RunnerConfig {
 	c.Workers = cmp.Or(c.Workers, DefaultWorkers)
 	c.Batch = cmp.Or(c.Batch, 1)
-	c.MaxUncommitted = cmp.Or(c.MaxUncommitted, DefaultMaxUncommitted)
+	c.MaxUncommitted = cmp.Or(c.MaxUncommitted, max(DefaultMaxUncommitted, 4*c.Workers*c.Batch))
 	c.CommitInterval = cmp.Or(c.CommitInterval, DefaultCommitInterval)
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultDrainTimeout)
 	c.Retry = c.Retry.withDefaults()
@@ -82,11 +82,11 @@ func (c RunnerConfig) withDefaults() RunnerConfig {
 func (c RunnerConfig) validate() error {
 	errs := c.Retry.validate()
 	for _, n := range []struct {
-		name        string
-		value, most int
-	}{{"Workers", c.Workers, 1000}, {"Batch", c.Batch, 1000}, {"MaxUncommitted", c.MaxUncommitted, 1_000_000}} {
-		if n.value < 1 || n.value > n.most {
-			errs = append(errs, fmt.Errorf("%s %d: use 1 to %d", n.name, n.value, n.most))
+		name               string
+		value, least, most int
+	}{{"Workers", c.Workers, 1, 1000}, {"Batch", c.Batch, 1, 1000}, {"MaxUncommitted", c.MaxUncommitted, 2, 4_000_000}} {
+		if n.value < n.least || n.value > n.most {
+			errs = append(errs, fmt.Errorf("%s %d: use %d to %d", n.name, n.value, n.least, n.most))
 		}
 	}
 	if c.CommitInterval <= 0 || c.DrainTimeout <= 0 {
@@ -109,6 +109,9 @@ type Runner struct {
 	work       *sync.Cond
 	partitions map[Partition]*partition
 	ready      []*queue
+	// moving is how many records are in queues that do not wait for a time.
+	moving int
+	room   *sync.Cond
 	stopping   bool
 	// away is until when nothing is tried, because the database is not there; pause is how long the last such wait was.
 	away  time.Time
@@ -134,7 +137,7 @@ func NewRunner(h Handling, log Log, cfg RunnerConfig) (*Runner, error) {
 		return nil, err
 	}
 	r := &Runner{handling: h, log: log, cfg: cfg, partitions: map[Partition]*partition{}}
-	r.work = sync.NewCond(&r.mu)
+	r.work, r.room = sync.NewCond(&r.mu), sync.NewCond(&r.mu)
 	return r, nil
 }
 
@@ -195,6 +198,7 @@ func (r *Runner) stop() {
 	defer r.mu.Unlock()
 	r.stopping = true
 	r.work.Broadcast()
+	r.room.Broadcast()
 }
 
 func (r *Runner) assigned() (all []Partition) {
@@ -229,6 +233,21 @@ func (r *Runner) Assign(partitions []Partition) {
 	}
 }
 
+// AwaitRoom waits until more records are of use, and returns how many at most; 0 when the runner stops. Behind keys that wait nothing is counted: whoever takes no
+// more than that has only partitions paused in which a key is stuck.
+func (r *Runner) AwaitRoom() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	half := r.cfg.MaxUncommitted / 2
+	for r.moving >= half && !r.stopping {
+		r.room.Wait()
+	}
+	if r.stopping {
+		return 0
+	}
+	return half
+}
+
 // Take queues records, of one partition in the order of their offsets. It does not wait. Records of a partition that is not assigned are left out.
 func (r *Runner) Take(records []*Record) {
 	r.mu.Lock()
@@ -243,6 +262,9 @@ func (r *Runner) Take(records []*Record) {
 		p.flight = append(p.flight, it)
 		q, isNew := p.queueOf(record)
 		it.queue = q
+		if !q.waits {
+			r.moving++
+		}
 		if q.items = append(q.items, it); isNew {
 			r.enqueue(q)
 		}
@@ -291,12 +313,23 @@ func (r *Runner) close(partitions []Partition) (closed []*partition) {
 		}
 		delete(r.partitions, name)
 		p.open = false
+		r.forgetMoving(p)
 		if p.busy == 0 {
 			close(p.idle)
 		}
 		closed = append(closed, p)
 	}
 	return closed
+}
+
+// forgetMoving takes the records of a partition that is let go out of those that move.
+func (r *Runner) forgetMoving(p *partition) {
+	for _, it := range p.flight {
+		if !it.settled && !it.queue.waits {
+			r.moving--
+		}
+	}
+	r.room.Broadcast()
 }
 
 // left is what is to be committed of partitions that are let go.

@@ -28,10 +28,17 @@ func (r *Runner) enqueue(q *queue) {
 // waitFor makes the queue ready after a while.
 func (r *Runner) waitFor(q *queue, d time.Duration) {
 	r.stats.Waiting++
+	q.waits = true
+	r.moving -= len(q.items)
+	r.room.Signal()
 	time.AfterFunc(d, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.stats.Waiting--
+		q.waits = false
+		if q.partition.open {
+			r.moving += len(q.items)
+		}
 		r.ready = append(r.ready, q)
 		r.work.Signal()
 	})
@@ -182,6 +189,9 @@ func (r *Runner) done(g *group, v verdict) {
 		p.busy--
 		if v.settled[i] {
 			p.settle(it)
+			if p.open {
+				r.moving--
+			}
 		}
 		if p.busy == 0 && !p.open {
 			close(p.idle)
@@ -203,6 +213,7 @@ func (r *Runner) done(g *group, v verdict) {
 		}
 		r.resume(q.partition)
 	}
+	r.room.Signal()
 }
 
 // resume asks for more of a partition that was full.

@@ -83,6 +83,8 @@ func (c *Consumer) options(net *network) []kgo.Opt {
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.RequireStableFetchOffsets(),
 		kgo.DisableAutoCommit(),
+		// A partition that is resumed is asked for when the fetch that is under way has ended.
+		kgo.FetchMaxWait(fetchWait),
 		// Partitions come and go between polls only, so that no record of an earlier assignment is taken for one of a later.
 		kgo.BlockRebalanceOnPoll(),
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
@@ -123,7 +125,11 @@ func named(partitions map[string][]int32) (all []inbox.Partition) {
 func (c *Consumer) poll(ctx context.Context, client *kgo.Client) {
 	said := newClientLogger(c.cfg.Logger, c.cfg.now)
 	for ctx.Err() == nil {
-		fetches := client.PollRecords(ctx, pollRecords)
+		room := c.runner.AwaitRoom()
+		if room == 0 {
+			return
+		}
+		fetches := client.PollRecords(ctx, min(room, pollRecords))
 		fetches.EachError(func(topic string, partition int32, err error) {
 			if !errors.Is(err, context.Canceled) && said.due(err.Error()) {
 				c.cfg.Logger.Warn("records not read", "topic", topic, "partition", partition, "error", err)

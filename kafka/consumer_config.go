@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/outbox-relay/outbox"
 	"github.com/outbox-relay/outbox/inbox"
@@ -27,6 +28,9 @@ type ConsumerConfig struct {
 	// Run is how records are handled. Its Logger is the one of Config.
 	Run inbox.RunnerConfig
 }
+
+// fetchWait is how long a broker waits for records to come before it answers.
+const fetchWait = 500 * time.Millisecond
 
 // pollRecords is how many records one poll takes at most.
 const pollRecords = 500
