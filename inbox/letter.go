@@ -1,7 +1,8 @@
 package inbox
 
 import (
-	"encoding/binary"
+	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,8 +26,22 @@ const (
 
 const headerPrefix = "x-inbox-"
 
+// Form tells who has written a letter.
+type Form string
+
+// The forms.
+const (
+	// FormConsumer is that of this package's consumers, FormRelay that of the relay, which could not publish an event.
+	FormConsumer Form = "outbox-consumer"
+	FormRelay    Form = "outbox-relay"
+	FormSpring   Form = "spring"
+	FormConnect  Form = "kafka-connect"
+)
+
 // Letter is what a record's headers say of its failure, in this product's form, Spring's or Kafka Connect's. What they do not say is zero, Partition and Offset -1.
 type Letter struct {
+	// Form is "" where no header says of a failure.
+	Form      Form
 	Topic     string
 	Partition int32
 	Offset    int64
@@ -40,18 +55,60 @@ type Letter struct {
 
 // ReadLetter reads the headers of a record in a retry topic or a dead-letter topic. What cannot be read is as if it were not there.
 func ReadLetter(r *Record) Letter {
-	l := Letter{Partition: -1, Offset: -1}
-	l.Topic = text(r, HeaderOriginalTopic, "kafka_dlt-original-topic", "kafka_original-topic", "__connect.errors.topic")
-	l.Partition = int32(number(r, 4, -1, HeaderOriginalPartition, "kafka_dlt-original-partition", "kafka_original-partition", "__connect.errors.partition"))
-	l.Offset = number(r, 8, -1, HeaderOriginalOffset, "kafka_dlt-original-offset", "kafka_original-offset", "__connect.errors.offset")
+	l := Letter{Form: formOf(r), Partition: -1, Offset: -1}
+	l.Topic = oldest(r, HeaderOriginalTopic, "kafka_dlt-original-topic", "kafka_original-topic", "__connect.errors.topic", "x-outbox-error-topic")
+	l.Partition = int32(number(r, -1, HeaderOriginalPartition, "kafka_dlt-original-partition", "kafka_original-partition", "__connect.errors.partition"))
+	l.Offset = number(r, -1, HeaderOriginalOffset, "kafka_dlt-original-offset", "kafka_original-offset", "__connect.errors.offset")
 	l.Consumer = text(r, HeaderConsumer, "kafka_dlt-original-consumer-group", "kafka_original-consumer-group", "__connect.errors.connector.name")
-	l.Attempts = int(number(r, 4, 0, HeaderAttempts, "retry_topic-attempts"))
-	l.Error = text(r, HeaderError, "kafka_dlt-exception-message", "kafka_exception-message", "__connect.errors.exception.message",
-		"kafka_dlt-exception-fqcn", "kafka_exception-fqcn", "__connect.errors.exception.class.name")
+	l.Attempts = attempts(r)
+	l.Error = reason(r)
 	l.Timestamp = moment(r, HeaderOriginalTimestamp, "kafka_dlt-original-timestamp", "kafka_original-timestamp", "retry_topic-original-timestamp")
 	l.FailedAt = moment(r, HeaderFailedAt)
-	l.NotBefore = moment(r, HeaderNotBefore, "retry_topic-backoff-timestamp")
+	if l.Form == FormRelay {
+		l.FailedAt = moment(r, "x-outbox-error-at")
+	}
+	l.NotBefore = notBefore(r)
 	return l
+}
+
+// notBefore is what the last hop has said: Spring leaves what those before it have said in front of it.
+func notBefore(r *Record) time.Time {
+	if value, ok := r.Header("retry_topic-backoff-timestamp"); ok {
+		if ms, ok := integer("retry_topic-backoff-timestamp", value); ok && ms > 0 {
+			return time.UnixMilli(ms).UTC()
+		}
+	}
+	return moment(r, HeaderNotBefore)
+}
+
+// prefixes are those of the headers that say of a failure, each with the form that has it. Spring's deserializers and containers write into a record's headers what
+// becomes part of the letter, too.
+var prefixes = []prefix{
+	{FormConsumer, headerPrefix}, {FormRelay, "x-outbox-error-"}, {FormConnect, "__connect.errors."},
+	{FormSpring, "kafka_dlt-"}, {FormSpring, "kafka_original-"}, {FormSpring, "kafka_exception-"}, {FormSpring, "kafka_key-exception-"}, {FormSpring, "retry_topic-"},
+	{FormSpring, springAttempt}, {FormSpring, "springDeserializerException"},
+}
+
+type prefix struct {
+	of   Form
+	name string
+}
+
+// springAttempt is a header that Spring's container adds to what it hands to a listener.
+const springAttempt = "kafka_deliveryAttempt"
+
+func formOf(r *Record) Form {
+	for _, p := range prefixes {
+		if p.name == springAttempt {
+			continue // it is with what was never dead, too
+		}
+		for _, h := range r.Headers {
+			if strings.HasPrefix(h.Key, p.name) {
+				return p.of
+			}
+		}
+	}
+	return ""
 }
 
 func text(r *Record, names ...string) string {
@@ -59,33 +116,94 @@ func text(r *Record, names ...string) string {
 	return s
 }
 
-// number reads a decimal number, or the bytes of an integer, most significant first, as Spring has it. Four of its bytes may be digits as well; no offset or count is
-// as large as they would be as an integer.
-func number(r *Record, size int, otherwise int64, names ...string) int64 {
+// oldest is the first value of a header: Spring adds another one each time that a record is sent on, and the first one names where it was at first.
+func oldest(r *Record, names ...string) string {
 	for _, name := range names {
-		value, ok := r.Header(name)
-		if !ok {
-			continue
+		if value, ok := firstOf(r, name); ok && len(value) > 0 {
+			return string(value)
 		}
-		if n, err := strconv.ParseInt(string(value), 10, 64); err == nil {
-			return n
+	}
+	return ""
+}
+
+func firstOf(r *Record, name string) (value []byte, ok bool) {
+	for _, h := range r.Headers {
+		if h.Key == name {
+			return h.Value, true
 		}
-		if len(value) == size {
-			var wide [8]byte
-			copy(wide[8-size:], value)
-			return int64(binary.BigEndian.Uint64(wide[:]))
+	}
+	return nil, false
+}
+
+// reason is why it failed the last time.
+func reason(r *Record) string {
+	if text := text(r, HeaderError, "__connect.errors.exception.message", "__connect.errors.exception.class.name"); text != "" {
+		return text
+	}
+	if code := text(r, "x-outbox-error-code"); code != "" {
+		return code + ": " + text(r, "x-outbox-error-reason")
+	}
+	message := text(r, "kafka_dlt-exception-message", "kafka_exception-message", "kafka_dlt-key-exception-message", "kafka_key-exception-message",
+		"kafka_dlt-exception-fqcn", "kafka_exception-fqcn", "kafka_dlt-key-exception-fqcn", "kafka_key-exception-fqcn")
+	// What a listener throws is wrapped, and the message of the outer one may say nothing of it.
+	if cause := text(r, "kafka_dlt-exception-cause-fqcn", "kafka_exception-cause-fqcn"); cause != "" && !strings.Contains(message, cause) {
+		return message + " (" + cause + ")"
+	}
+	return message
+}
+
+// attempts is how often it was tried. What Spring writes is the number of the next attempt, even where there is none.
+func attempts(r *Record) int {
+	if value, ok := r.Header("retry_topic-attempts"); ok && formOf(r) == FormSpring {
+		if n, ok := integer("retry_topic-attempts", value); ok && n > 0 && n <= math.MaxInt16 {
+			return int(n) - 1
+		}
+	}
+	if value, ok := r.Header(springAttempt); ok && formOf(r) == FormSpring {
+		if n, ok := integer(springAttempt, value); ok && n > 0 {
+			return int(n)
+		}
+	}
+	return int(number(r, 0, HeaderAttempts, "x-outbox-error-attempts"))
+}
+
+// number is the first value of one of the headers.
+func number(r *Record, otherwise int64, names ...string) int64 {
+	for _, name := range names {
+		if value, ok := firstOf(r, name); ok {
+			if n, ok := integer(name, value); ok {
+				return n
+			}
 		}
 	}
 	return otherwise
 }
 
-func moment(r *Record, names ...string) time.Time {
-	if s, ok := firstHeader(r, names[:1]); ok {
+// integer reads a decimal number, or in Spring's headers the bytes of an integer, most significant first: four or eight, or as many as it takes. Such bytes may be digits as
+// well; none of the integers that are read here is as large as those are.
+func integer(name string, value []byte) (int64, bool) {
+	if n, err := strconv.ParseInt(string(value), 10, 64); err == nil {
+		return n, true
+	}
+	spring := strings.HasPrefix(name, "kafka_") || strings.HasPrefix(name, "retry_topic-")
+	if !spring || len(value) == 0 || len(value) > 8 {
+		return 0, false
+	}
+	n := int64(int8(value[0])) // the first byte has the sign
+	for _, b := range value[1:] {
+		n = n<<8 | int64(b)
+	}
+	return n, true
+}
+
+// moment reads RFC 3339 from the first header, or milliseconds since 1970 from the others.
+func moment(r *Record, name string, millis ...string) time.Time {
+	if s, ok := firstHeader(r, []string{name}); ok {
 		if t, err := time.Parse(time.RFC3339Nano, s); err == nil {
 			return t
 		}
 	}
-	if ms := number(r, 8, 0, names[1:]...); ms > 0 {
+	if ms := number(r, 0, millis...); ms > 0 {
 		return time.UnixMilli(ms).UTC()
 	}
 	return time.Time{}
@@ -121,12 +239,7 @@ func OwnHeaders(r *Record) []Header {
 }
 
 func ofLetter(name string) bool {
-	for _, prefix := range []string{headerPrefix, "kafka_dlt-", "kafka_original-", "kafka_exception-", "retry_topic-", "__connect.errors."} {
-		if strings.HasPrefix(name, prefix) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(prefixes, func(p prefix) bool { return strings.HasPrefix(name, p.name) })
 }
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
