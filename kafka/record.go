@@ -20,6 +20,8 @@ type item struct {
 	call  *call
 	topic *topic
 	part  *partition
+	// home is the number of the partition that it goes to if the topic has it, plus one; 0 leaves it to the key.
+	home int32
 	// size is recordSize(&rec).
 	size int
 	// send is the number of the last send that it was part of.

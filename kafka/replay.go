@@ -42,27 +42,41 @@ func (r *Replayer) Close() { r.publisher.Destroy() }
 
 // Republish implements [operate.Publisher]. Behind an event that fails no later one of its key is sent in the same call.
 func (r *Replayer) Republish(ctx context.Context, events []operate.Settled, mark string) (errs []error, lost error) {
-	errs = make([]error, len(events))
-	if len(events) == 0 {
-		return errs, nil
-	}
-	all := make(chan struct{})
-	place, left := make(map[*relay.Event]int, len(events)), len(events)
 	out := make([]*relay.Event, len(events))
 	for i, e := range events {
 		out[i] = &relay.Event{
 			ID: e.ID, EventID: e.EventID, Type: e.Type, Topic: e.Topic, PartitionKey: e.PartitionKey,
 			Payload: e.Payload, Headers: e.Headers, CreatedAt: e.CreatedAt,
 		}
-		place[out[i]] = i
+	}
+	return r.send(ctx, out, func(done func(*relay.Event, error)) *call {
+		c := newCall(out, done)
+		c.mark(HeaderReplay, mark)
+		return c
+	})
+}
+
+// send publishes a call of the events, and returns when each is answered.
+func (r *Replayer) send(ctx context.Context, events []*relay.Event, newOf func(done func(*relay.Event, error)) *call) (errs []error, lost error) {
+	errs = make([]error, len(events))
+	if len(events) == 0 {
+		return errs, nil
+	}
+	all := make(chan struct{})
+	place, left := make(map[*relay.Event]int, len(events)), len(events)
+	for i, e := range events {
+		place[e] = i
 	}
 	// done is called one call at a time, so it needs no lock; closing the channel hands its work over.
-	r.publish(out, mark, func(e *relay.Event, err error) {
+	done := func(e *relay.Event, err error) {
 		errs[place[e]] = err
 		if left--; left == 0 {
 			close(all)
 		}
-	})
+	}
+	if s := r.publisher.session(); s == nil || !s.publish(newOf(done)) {
+		go r.publisher.refuse(events, done)
+	}
 	r.await(ctx, all)
 	for _, err := range errs {
 		if err != nil && relay.ClassOf(err) == relay.ClassUnknown {
@@ -86,14 +100,6 @@ func (r *Replayer) await(ctx context.Context, all <-chan struct{}) {
 	case <-grace.C:
 		r.publisher.Destroy()
 		<-all
-	}
-}
-
-func (r *Replayer) publish(events []*relay.Event, mark string, done func(*relay.Event, error)) {
-	c := newCall(events, done)
-	c.mark(HeaderReplay, mark)
-	if s := r.publisher.session(); s == nil || !s.publish(c) {
-		go r.publisher.refuse(events, done)
 	}
 }
 

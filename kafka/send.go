@@ -35,7 +35,7 @@ func (s *session) admit(it *item) {
 		s.refuse(it, it.broken)
 		return
 	}
-	it.part = &t.parts[s.plan.Partition(&it.rec, len(t.parts))]
+	it.part = &t.parts[s.planOf(it, len(t.parts))]
 	if it.part.gated {
 		it.part.waiting = append(it.part.waiting, it)
 		return
@@ -48,6 +48,14 @@ func (s *session) admit(it *item) {
 	case fitsNot:
 		s.tooLarge(it)
 	}
+}
+
+// planOf chooses the partition of n.
+func (s *session) planOf(it *item, n int) int {
+	if it.home > 0 && int(it.home) <= n {
+		return int(it.home) - 1
+	}
+	return s.plan.Partition(&it.rec, n)
 }
 
 // admitIllegal refuses an event whose topic can never exist: waiting for it would stop its key for ever, with no way out for an operator.

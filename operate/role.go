@@ -86,18 +86,21 @@ const (
 	VerbPrune Verb = "prune"
 	// VerbForget has a consumer forget what it has handled, so that it is handled again when it is delivered again.
 	VerbForget Verb = "forget"
+	// VerbRedrive sends dead letters back to where they failed; VerbPurge deletes them.
+	VerbRedrive Verb = "redrive"
+	VerbPurge   Verb = "purge"
 	// VerbCancel ends a job between two steps.
 	VerbCancel Verb = "cancel"
 )
 
 // AuditedVerbs are those that leave a row in the audit, in the order of their names.
 func AuditedVerbs() []string {
-	return []string{string(VerbCancel), string(VerbDead), string(VerbForget), string(VerbPause), string(VerbPrune), string(VerbReplay), string(VerbRestore), string(VerbResume), string(VerbRetry), string(VerbSkip), string(VerbUnpark)}
+	return []string{string(VerbCancel), string(VerbDead), string(VerbForget), string(VerbPause), string(VerbPrune), string(VerbPurge), string(VerbRedrive), string(VerbReplay), string(VerbRestore), string(VerbResume), string(VerbRetry), string(VerbSkip), string(VerbUnpark)}
 }
 
 // JobVerbs are those that are done to many things, as a job.
 func JobVerbs() []string {
-	return []string{string(VerbDead), string(VerbReplay), string(VerbRestore), string(VerbRetry), string(VerbSkip), string(VerbUnpark)}
+	return []string{string(VerbDead), string(VerbRedrive), string(VerbReplay), string(VerbRestore), string(VerbRetry), string(VerbSkip), string(VerbUnpark)}
 }
 
 // oneOf refuses a verb that is none of those that there are.
@@ -112,7 +115,7 @@ func (v Verb) role() Role {
 	switch v {
 	case VerbLook:
 		return Viewer
-	case VerbPrune, VerbForget:
+	case VerbPrune, VerbPurge, VerbForget:
 		return Admin
 	}
 	return Operator

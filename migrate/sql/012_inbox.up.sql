@@ -23,3 +23,15 @@ CREATE TABLE outbox.inbox_failure (
     PRIMARY KEY (consumer, topic, partition, record_offset)
 );
 COMMENT ON TABLE outbox.inbox_failure IS 'Records that a consumer could not handle, with how often it has tried: a row goes when its record is handled or sent on.';
+
+CREATE TABLE outbox.redriven (
+    topic         text        COLLATE "C" NOT NULL,
+    partition     integer     NOT NULL,
+    record_offset bigint      NOT NULL,
+    record_at     timestamptz NOT NULL,
+    at            timestamptz NOT NULL DEFAULT clock_timestamp(),
+    by            text        NOT NULL,
+    PRIMARY KEY (topic, partition, record_offset)
+);
+COMMENT ON TABLE outbox.redriven IS 'Dead letters that were sent back: written after Kafka has acknowledged them, deleted when their records are gone.';
+COMMENT ON COLUMN outbox.redriven.record_at IS 'The time of the record: one of another time at this offset is another one, of a topic that was made anew.';

@@ -1,0 +1,332 @@
+package operate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Redrive says which letters to send back, and how.
+type Redrive struct {
+	LetterSelection
+	// To is the topic that they go to; "" sends each to its original one.
+	To string `json:"to,omitempty"`
+	// Again sends those as well that were sent back already.
+	Again bool `json:"again,omitempty"`
+	// Rate is in letters a second; 0 is [DefaultReplayRate].
+	Rate int `json:"rate,omitempty"`
+	// Consumer, unless "", is whose inbox is asked in the plan how many it has handled already.
+	Consumer string `json:"consumer,omitempty"`
+	// Reason is for the audit.
+	Reason string `json:"-"`
+}
+
+func (r Redrive) check() error {
+	switch {
+	case r.Rate < 0 || r.Rate > MaxReplayRate:
+		return Refuse(CodeInvalid, "rate %d: want 1 to %d letters a second", r.Rate, MaxReplayRate)
+	case !storable(r.Reason):
+		return Refuse(CodeInvalid, "the reason is no UTF-8, or holds a NUL")
+	case r.To != "" && namedAsLetters(r.To) && !r.Force:
+		return Refuse(CodeInvalid, "%s is a dead-letter topic: nobody handles what is sent there; --force sends it all the same", r.To)
+	}
+	return r.LetterSelection.check()
+}
+
+// RedrivePlan is what a redrive would do. Count, Redriven and those of Refused add up to Letters.
+type RedrivePlan struct {
+	// Letters is how many were found, Count how many of them would be sent.
+	Letters int64 `json:"letters"`
+	Count   int64 `json:"count"`
+	// Redriven were sent back already, and are left out.
+	Redriven int64 `json:"redriven"`
+	// Handled is how many of those to be sent the consumer's inbox has handled already: it will skip them. Nil when no consumer was named.
+	Handled *int64 `json:"handled,omitempty"`
+	// Topics are where they would go, Errors why they had failed, the most frequent first; at most 20 and "others".
+	Topics []TopicCount `json:"topics"`
+	Errors []FailedFor  `json:"errors"`
+	// Refused are those that cannot be sent, by why.
+	Refused []FailedFor `json:"refused,omitempty"`
+	// Through are the ends of the partitions as they were: what came later is not meant.
+	Through []LetterRef `json:"through"`
+	// Notes are what to think of before one agrees.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// PlanRedrive says what [Service.Redrive] would do. It reads everything that the selection ranges over, a page at a time.
+func (s *Service) PlanRedrive(ctx context.Context, a Actor, r Redrive, k LetterTopics, progress func(Progress)) (RedrivePlan, error) {
+	if err := a.may(VerbRedrive); err != nil {
+		return RedrivePlan{}, err
+	}
+	if err := r.check(); err != nil {
+		return RedrivePlan{}, err
+	}
+	return s.planRedrive(ctx, r, nil, k, progress)
+}
+
+func (s *Service) planRedrive(ctx context.Context, r Redrive, through []LetterRef, k LetterTopics, progress func(Progress)) (RedrivePlan, error) {
+	keeper, err := s.letterKeeper()
+	if err != nil {
+		return RedrivePlan{}, err
+	}
+	ranges, err := r.ranges(ctx, k, through)
+	if err != nil {
+		return RedrivePlan{}, err
+	}
+	p := RedrivePlan{Through: []LetterRef{}}
+	for _, at := range ranges {
+		p.Through = append(p.Through, LetterRef{at.Topic, at.Partition, at.To})
+	}
+	c := &redriveCount{plan: &p, topics: map[string]int64{}, errors: textTally{}, refused: textTally{}, way: newWay(r, k)}
+	err = walkLetters(ctx, k, ranges, r.LetterFilter, letterPage, func(page []*LetterRecord, _ int64) error {
+		if err := c.add(ctx, keeper, r, page); err != nil {
+			return err
+		}
+		if progress != nil {
+			progress(Progress{Done: p.Letters})
+		}
+		return nil
+	})
+	if err != nil {
+		return RedrivePlan{}, fmt.Errorf("count the letters: %w", err)
+	}
+	p.Topics, p.Errors, p.Refused = topicCounts(c.topics), c.errors.sorted(), c.refused.sorted()
+	p.Notes = r.notes(p)
+	return p, nil
+}
+
+// redriveCount makes a plan.
+type redriveCount struct {
+	plan            *RedrivePlan
+	topics          map[string]int64
+	errors, refused textTally
+	way             *way
+}
+
+func (c *redriveCount) add(ctx context.Context, keeper LetterKeeper, r Redrive, page []*LetterRecord) error {
+	c.plan.Letters += int64(len(page))
+	sorted, err := c.way.sort(ctx, keeper, page)
+	if err != nil {
+		return err
+	}
+	c.plan.Redriven += sorted.redriven
+	for why, n := range sorted.refused {
+		c.refused.add(why, n)
+	}
+	var ids []string
+	for _, out := range sorted.out {
+		c.topics[out.To]++
+		c.errors.add(errorText(out.Error), 1)
+		if out.EventID != "" {
+			ids = append(ids, out.EventID)
+		}
+	}
+	c.plan.Count += int64(len(sorted.out))
+	if r.Consumer == "" {
+		return nil
+	}
+	if c.plan.Handled == nil {
+		c.plan.Handled = new(int64)
+	}
+	handled, err := keeper.Handled(ctx, r.Consumer, ids)
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if _, is := handled[id]; is {
+			*c.plan.Handled++
+		}
+	}
+	return nil
+}
+
+// errorText is the beginning of an error, for counts.
+func errorText(s string) string {
+	if s == "" {
+		return "no error is said"
+	}
+	s, _, _ = strings.Cut(s, "\n")
+	const most = 200
+	if len(s) > most {
+		s = strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}
+
+func (r Redrive) notes(p RedrivePlan) []string {
+	if p.Count == 0 {
+		return nil
+	}
+	notes := []string{
+		"they come behind what was sent of their keys since; a consumer that keeps an inbox skips those that it has handled, by their event ids, and the others handle them again",
+	}
+	if p.Redriven > 0 {
+		notes = append(notes, fmt.Sprintf("%d were sent back already, and are left out; --again sends them as well", p.Redriven))
+	}
+	return notes
+}
+
+// way decides where letters go.
+type way struct {
+	redrive Redrive
+	kafka   LetterTopics
+	// targets are the topics that were looked at, with why nothing can be sent there.
+	targets map[string]error
+}
+
+func newWay(r Redrive, k LetterTopics) *way { return &way{r, k, map[string]error{}} }
+
+// sortedLetters are a page of letters by what becomes of them.
+type sortedLetters struct {
+	out      []Resent
+	redriven int64
+	refused  textTally
+}
+
+func (w *way) sort(ctx context.Context, keeper LetterKeeper, page []*LetterRecord) (sortedLetters, error) {
+	s := sortedLetters{refused: textTally{}}
+	redriven := map[LetterRef]Redriven{}
+	var err error
+	if !w.redrive.Again && len(page) > 0 {
+		if redriven, err = keeper.RedrivenOf(ctx, page); err != nil {
+			return s, err
+		}
+	}
+	if err := w.look(ctx, page); err != nil {
+		return s, err
+	}
+	for _, l := range page {
+		if _, is := redriven[l.LetterRef]; is {
+			s.redriven++
+			continue
+		}
+		out, why := w.of(l)
+		if why != "" {
+			s.refused.add(why, 1)
+			continue
+		}
+		s.out = append(s.out, out)
+	}
+	return s, nil
+}
+
+// look asks Kafka for the topics that it was not asked for yet.
+func (w *way) look(ctx context.Context, page []*LetterRecord) error {
+	unknown := map[string]struct{}{}
+	for _, l := range page {
+		to := w.redrive.To
+		if to == "" && l.Original != nil {
+			to = l.Original.Topic
+		}
+		if _, known := w.targets[to]; !known && to != "" {
+			unknown[to] = struct{}{}
+		}
+	}
+	if len(unknown) == 0 {
+		return nil
+	}
+	found, err := w.kafka.Targets(ctx, slices.Sorted(maps.Keys(unknown)))
+	if err != nil {
+		return err
+	}
+	maps.Copy(w.targets, found)
+	return nil
+}
+
+// of says where a letter goes, or why it cannot.
+func (w *way) of(l *LetterRecord) (out Resent, why string) {
+	out = Resent{LetterRecord: l, To: w.redrive.To, Into: -1}
+	switch {
+	case l.Form == LetterOfRelay:
+		return out, "the relay could not publish them: outbox events restore puts such events back"
+	case out.To == "" && l.Original == nil:
+		return out, "no header says from which topic they are: name one with --to"
+	case out.To == "":
+		// A record goes back to where it was, whatever had chosen its partition.
+		out.To, out.Into = l.Original.Topic, l.Original.Partition
+	}
+	if out.To == l.Topic {
+		return out, fmt.Sprintf("they are from %s itself: name another topic with --to", l.Topic)
+	}
+	if err := w.targets[out.To]; err != nil {
+		return out, err.Error()
+	}
+	return out, ""
+}
+
+// RedriveConfirmed is what somebody has agreed to: a plan's Count and Through. Any agrees to whatever there is.
+type RedriveConfirmed struct {
+	Count   int64
+	Through []LetterRef
+	Any     bool
+}
+
+// RedrivePlanOf returns the plan that an error with [CodeUnconfirmed] asks to confirm.
+func RedrivePlanOf(err error) (RedrivePlan, bool) {
+	u, ok := errors.AsType[*unconfirmedRedrive](err)
+	if !ok {
+		return RedrivePlan{}, false
+	}
+	return u.plan, true
+}
+
+type unconfirmedRedrive struct{ plan RedrivePlan }
+
+func (u *unconfirmedRedrive) Error() string { return fmt.Sprintf("%d to send", u.plan.Count) }
+
+// Redrive sends letters back, in the order of each partition, under their event ids, so that inboxes skip what they have handled. It runs in the caller's process, as a job. Each that is in
+// Kafka is remembered in the database after that: a second redrive leaves it out, unless Again is set. A process that dies in between leaves some that are sent and not remembered: the next
+// redrive sends them again. Letters that cannot be sent count as failed, and so do those of a key behind one that has failed; the others go.
+func (s *Service) Redrive(ctx context.Context, a Actor, r Redrive, c RedriveConfirmed, k LetterTopics, progress func(Progress)) (Report, error) {
+	if r.Rate == 0 {
+		r.Rate = DefaultReplayRate
+	}
+	keeper, err := s.letterKeeper()
+	if err == nil {
+		err = r.check()
+	}
+	if err != nil {
+		return Report{}, err
+	}
+	if progress == nil {
+		progress = func(Progress) {}
+	}
+	var report Report
+	err = s.audited(ctx, a, VerbRedrive, r, r.Reason, func(audit int64) (change, error) {
+		p, err := s.planRedrive(ctx, r, c.Through, k, progress)
+		if err == nil && !c.Any && p.Count > c.Count {
+			err = &Error{Code: CodeUnconfirmed, Text: fmt.Sprintf("redrive would send %d, and %d are confirmed: nothing was sent", p.Count, c.Count), Err: &unconfirmedRedrive{p}}
+		}
+		if err != nil {
+			return change{}, err
+		}
+		report, err = s.redrive(ctx, a, audit, r, p, k, keeper, progress)
+		return change{affected: report.Done, job: report.Job, outcome: report.summary()}, err
+	})
+	return report, err
+}
+
+func (s *Service) redrive(ctx context.Context, a Actor, audit int64, r Redrive, p RedrivePlan, k LetterTopics, keeper LetterKeeper, progress func(Progress)) (Report, error) {
+	if p.Letters == 0 {
+		return Report{Verb: VerbRedrive, State: JobDone, Reasons: []FailedFor{}}, nil
+	}
+	filter, err := json.Marshal(r)
+	if err != nil {
+		return Report{}, fmt.Errorf("write down the filter: %w", err)
+	}
+	id, err := s.store.StartJob(ctx, JobStart{Audit: audit, Verb: VerbRedrive, Filter: filter, Actor: a.Name, Reason: r.Reason, Total: p.Letters})
+	if err != nil {
+		return Report{}, fmt.Errorf("write down the job; nothing was sent: %w", err)
+	}
+	j := &job{
+		store: s.store, id: id, progress: progress, reasons: map[string]int64{}, reported: time.Now(),
+		report: Report{Job: id, Verb: VerbRedrive, Total: p.Letters},
+	}
+	defer j.keepSeen(ctx)()
+	return j.end(ctx, (&redriving{job: j, redrive: r, by: a.Name, kafka: k, keeper: keeper, way: newWay(r, k), held: map[heldLetter]struct{}{}, due: time.Now()}).run(ctx, p.Through))
+}
