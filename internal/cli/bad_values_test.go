@@ -11,7 +11,7 @@ import (
 
 // badTexts are values that texts of these flags cannot have, whatever a database or a cluster says.
 var badTexts = map[string]string{
-	"table": "a.b.c", "database-url": "mysql://root@localhost/x", "state": "lost", "from": "soon", "until": "2026-02-31", "id": "12ab", "as": " ", "reason": " ",
+	"table": "a.b.c", "database-url": "mysql://root@localhost/x", "state": "lost", "from": "soon", "until": "2026-02-31", "before": "soon", "id": "12ab", "as": " ", "reason": " ",
 	"mode": "x", "settle": "x", "compression": "x", "sasl-mechanism": "x", "park-scope": "x", "on-failure": "x", "brokers": "localhost", "topics": "a b", "listen": "9090", "role": "a\x00b",
 }
 
@@ -31,6 +31,7 @@ var wholeArgs = map[string][]string{
 	"events show": {"1"}, "events retry": {"--min-id=1"}, "events skip": {"--min-id=1", "--reason=x"}, "events dead": {"--min-id=1", "--reason=x"}, "events restore": {"--min-id=1"},
 	"keys unpark": {"--type=x"}, "keys skip": {"--type=x", "--reason=x"}, "replay": {"--min-id=1", "--reason=x"}, "lanes set": {"4"}, "jobs cancel": {"1"},
 	"prune": {"--older-than=1h"}, "inbox forget": {"--consumer=c", "--all"}, "pause topic": {"t"}, "pause key": {"t", "k"}, "resume topic": {"t"}, "resume key": {"t", "k"}, "migrate grants": {"--role=me"},
+	"dlt list": {"t"}, "dlt show": {"t/0/1"}, "dlt redrive": {"t/0/1"}, "dlt purge": {"t/0/1"},
 }
 
 // A value that cannot be is usage where it was typed, and configuration where a variable has it; either is called by its name. This is so for every flag of every command.

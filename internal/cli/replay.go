@@ -2,13 +2,10 @@ package cli
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
-	"github.com/outbox-relay/outbox/internal/config"
 	"github.com/outbox-relay/outbox/kafka"
 	"github.com/outbox-relay/outbox/operate"
 	"github.com/outbox-relay/outbox/postgres"
@@ -17,10 +14,8 @@ import (
 type replayFlags struct {
 	bulkFlags
 	eventFilter
-	// settings are those of the database and of Kafka, as the relay has them.
-	settings *pflag.FlagSet
-	source   string
-	rate     int
+	chosenSource
+	rate int
 }
 
 // replaySettings are the relay's settings that a replay needs.
@@ -29,7 +24,7 @@ func replaySettings() []string {
 }
 
 func (a *app) replay() *cobra.Command {
-	f := &replayFlags{settings: pflag.NewFlagSet("replay", pflag.ContinueOnError)}
+	f := &replayFlags{}
 	cmd := &cobra.Command{
 		Use:   "replay [ID…]",
 		Short: "Publish settled events again, under their ids",
@@ -52,11 +47,7 @@ has to be alive.
 		Annotations: map[string]string{collects: "environment"},
 		RunE:        func(cmd *cobra.Command, args []string) error { return a.runReplay(cmd, f, args) },
 	}
-	config.Flags(f.settings)
-	for _, name := range replaySettings() {
-		cmd.Flags().AddFlag(f.settings.Lookup(name))
-	}
-	cmd.Flags().StringVar(&f.source, "source", "", "the `name` of one of the file's sources")
+	f.chosenSource.flags(cmd, replaySettings())
 	f.eventFilter.flags(cmd)
 	f.bulkFlags.flags(cmd, "why, for the audit; needed", "settled events")
 	cmd.Flags().IntVar(&f.rate, "rate", operate.DefaultReplayRate, "events a second")
@@ -119,23 +110,4 @@ func (a *app) replayer(cmd *cobra.Command, f *replayFlags) (*operate.Service, *k
 		publisher.Close()
 		pool.Close()
 	}, nil
-}
-
-// chosen is the source that is meant.
-func (f *replayFlags) chosen(a *app) (*config.Source, error) {
-	cfg, err := config.Load(f.settings, config.Environment(a.env))
-	if err != nil {
-		return nil, err
-	}
-	names := make([]string, 0, len(cfg.Sources))
-	for i := range cfg.Sources {
-		if cfg.Sources[i].Name == f.source || f.source == "" && len(cfg.Sources) == 1 {
-			return &cfg.Sources[i], nil
-		}
-		names = append(names, cfg.Sources[i].Name)
-	}
-	if f.source == "" {
-		return nil, fmt.Errorf("there are the sources %s: name one with --source", config.Alternatives(names))
-	}
-	return nil, fmt.Errorf("there is no source %s; name its file with --config or OUTBOX_CONFIG", f.source)
 }

@@ -1,0 +1,295 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/outbox-relay/outbox/operate"
+)
+
+func (a *app) dltList() *cobra.Command {
+	var f struct {
+		dltFlags
+		letterFilter
+		limit, window int
+		after         string
+		full          bool
+	}
+	cmd := &cobra.Command{
+		Use:   "list TOPIC…",
+		Short: "List dead letters, the newest first",
+		Long: `list shows the newest letters of dead-letter topics. It reads the newest --window
+records of each partition, says at the end which those were, and goes on before them
+with --after. All flags narrow the list. Kafka has no index: a filter looks through
+the same records, so that a page with few matches may be short and not the last one.
+
+REDRIVEN tells who has sent a letter back already, and when.`,
+		Example: `  outbox dlt list shop.order
+  outbox dlt list shop.order-dlt shop.payment-dlt --error timeout --from today
+  outbox dlt list shop.order --key 4711 --window 100000 --json`,
+		Args:        someArguments("a topic"),
+		Annotations: map[string]string{collects: "environment"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.understood(cmd, []check{between("limit", &f.limit, 1, operate.MaxPage), between("window", &f.window, 1, operate.MaxLetterWindow)}); err != nil {
+				return err
+			}
+			q := operate.LetterQuery{Window: f.window, Limit: f.limit, After: f.after}
+			var err error
+			if q.LetterSelection, err = f.selection(args); err != nil {
+				return err
+			}
+			if q.LetterFilter, err = f.filter(a, cmd); err != nil {
+				return err
+			}
+			s, k, done, err := a.letters(cmd, &f.dltFlags)
+			if err != nil {
+				return err
+			}
+			defer done()
+			p, err := s.Letters(cmd.Context(), me(), q, k)
+			if err != nil {
+				return err
+			}
+			if f.json {
+				return a.encode(p)
+			}
+			return a.printLetters(p, textsOf(f.full))
+		},
+	}
+	f.dltFlags.flags(cmd)
+	f.letterFilter.flags(cmd)
+	cmd.Flags().IntVar(&f.limit, "limit", operate.DefaultPage, fmt.Sprintf("how many to list, 1 to %d", operate.MaxPage))
+	cmd.Flags().IntVar(&f.window, "window", operate.DefaultLetterWindow, "how many records of each partition to look at, the newest")
+	cmd.Flags().StringVar(&f.after, "after", "", "go on behind the page that gave this `cursor`")
+	fullFlag(cmd, &f.full)
+	return cmd
+}
+
+func (a *app) printLetters(p operate.LetterPage, text func(string) string) error {
+	if len(p.Letters) == 0 {
+		fmt.Fprintln(a.stdout, none("letter matches", p.Next))
+	} else {
+		err := a.table("LETTER\tAGE\tKEY\tEVENT ID\tEVENT TYPE\tATTEMPTS\tFROM\tERROR\tREDRIVEN", func(w io.Writer) {
+			for i := range p.Letters {
+				l := &p.Letters[i]
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(l.LetterRef.String()), shortAge(a.now().Sub(l.At)), letterKey(l.Key, text), text(l.EventID), text(l.Type),
+					attemptsCell(l.Attempts), originCell(l.Original, text), text(l.Error), redrivenCell(l.Redriven))
+			}
+		})
+		if err != nil {
+			return err
+		}
+	}
+	for _, line := range lookedAt(p.Looks) {
+		fmt.Fprintln(a.stdout, line)
+	}
+	if p.Next == "" {
+		return nil
+	}
+	_, err := fmt.Fprintf(a.stdout, "there is more: --after %s\n", p.Next)
+	return err
+}
+
+// lookedAt has a line for each topic.
+func lookedAt(looks []operate.LetterLook) (lines []string) {
+	if len(looks) == 0 {
+		return []string{"the dead-letter topic is empty, or has nothing of that time"}
+	}
+	for i := 0; i < len(looks); {
+		topic, begin := looks[i].Topic, i
+		var records, offsets int64
+		window := int64(0)
+		for ; i < len(looks) && looks[i].Topic == topic; i++ {
+			records += looks[i].Records
+			offsets += looks[i].Next - looks[i].First
+			window = max(window, looks[i].To-looks[i].From)
+		}
+		if one := looks[begin]; i == begin+1 {
+			lines = append(lines, fmt.Sprintf("looked at %s of %s: %s records of partition %d, offsets %d to %d; it has %d to %d", "the newest", printable(topic), grouped(records), one.Partition, one.From, one.To-1, one.First, one.Next-1))
+			continue
+		}
+		lines = append(lines, fmt.Sprintf("looked at %s of about %s records of %s: at most %s of each of its %d partitions that have some", grouped(records), grouped(offsets), printable(topic), grouped(window), i-begin))
+	}
+	return lines
+}
+
+// shortAge is 40s, 3m, 5h or 12d.
+func shortAge(d time.Duration) string {
+	switch d = max(d, 0); {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	}
+	return fmt.Sprintf("%dd", d/(24*time.Hour))
+}
+
+// letterKey is a record's key as a cell: null is not the empty one.
+func letterKey(key operate.Bytes, text func(string) string) string {
+	if key == nil {
+		return "null"
+	}
+	return keyCell(string(key), text)
+}
+
+func attemptsCell(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprint(n)
+}
+
+func originCell(o *operate.LetterRef, text func(string) string) string {
+	switch {
+	case o == nil:
+		return "-"
+	case o.Partition < 0:
+		return text(o.Topic)
+	case o.Offset < 0:
+		return fmt.Sprintf("%s/%d", text(o.Topic), o.Partition)
+	}
+	return fmt.Sprintf("%s/%d/%d", text(o.Topic), o.Partition, o.Offset)
+}
+
+func redrivenCell(r *operate.Redriven) string {
+	if r == nil {
+		return "-"
+	}
+	return cell(r.By) + " " + moment(r.At)
+}
+
+func (a *app) dltShow() *cobra.Command {
+	var f dltFlags
+	var noValue, full bool
+	cmd := &cobra.Command{
+		Use:   "show TOPIC/PARTITION/OFFSET",
+		Short: "Show one dead letter whole",
+		Long: `show prints a letter as outbox dlt list names it: what its headers say of its failure, its
+key, its headers and its value.`,
+		Example: `  outbox dlt show shop.order-dlt/0/17
+  outbox dlt show shop.order-dlt/0/17 --no-value
+  outbox dlt show shop.order-dlt/0/17 --json`,
+		Args:        arguments("TOPIC/PARTITION/OFFSET"),
+		Annotations: map[string]string{collects: "environment"},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := a.understood(cmd, nil); err != nil {
+				return err
+			}
+			ref, err := operate.ParseLetterRef(args[0])
+			if err != nil {
+				return err
+			}
+			s, k, done, err := a.letters(cmd, &f)
+			if err != nil {
+				return err
+			}
+			defer done()
+			l, err := s.Letter(cmd.Context(), me(), ref, f.force, k)
+			if err != nil {
+				return err
+			}
+			if noValue {
+				l.Value, l.Headers = nil, nil
+			}
+			if f.json {
+				return a.encode(l)
+			}
+			return a.printLetter(l, full, noValue)
+		},
+	}
+	f.flags(cmd)
+	fullFlag(cmd, &full)
+	cmd.Flags().BoolVar(&noValue, "no-value", false, "leave value and headers out")
+	return cmd
+}
+
+func (a *app) printLetter(l *operate.LetterRecord, full, noValue bool) error {
+	text := textsOf(full)
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	line := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, value) }
+	line("letter", printable(l.LetterRef.String()))
+	line("written", moment(l.At))
+	line("key", letterKey(l.Key, text))
+	line("event id", text(l.EventID))
+	line("event type", text(l.Type))
+	line("why", letterWords(l, text))
+	if l.Redriven != nil {
+		line("redriven", fmt.Sprintf("by %s at %s", cell(l.Redriven.By), moment(l.Redriven.At)))
+	}
+	for i, h := range l.Headers {
+		value := "null"
+		if h.Value != nil {
+			value = text(string(h.Value))
+		}
+		line(label(i, "headers"), printable(h.Key)+": "+value)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	most := maxShown
+	if full {
+		most = math.MaxInt
+	}
+	switch {
+	case noValue:
+		return nil
+	case l.Withheld:
+		_, err := fmt.Fprintln(a.stdout, "\nvalue and headers are for operators: they were left out")
+		return err
+	case l.Value == nil:
+		_, err := fmt.Fprintln(a.stdout, "\nvalue\nnull")
+		return err
+	}
+	return printText(a.stdout, "value", l.Value, most)
+}
+
+// letterWords says what the headers say, in a sentence.
+func letterWords(l *operate.LetterRecord, text func(string) string) string {
+	if l.Form == "" {
+		return "no header says why it is here"
+	}
+	var b strings.Builder
+	who := text(l.Consumer)
+	switch {
+	case l.Form == operate.LetterOfRelay:
+		who = "the relay"
+	case l.Consumer == "":
+		who = "a consumer"
+	}
+	verb := "handle"
+	if l.Form == operate.LetterOfRelay {
+		verb = "publish"
+	}
+	fmt.Fprintf(&b, "%s could not %s it", who, verb)
+	if l.Attempts > 0 {
+		fmt.Fprintf(&b, " in %s", plural(l.Attempts, "attempt"))
+	}
+	if !l.FailedAt.IsZero() {
+		fmt.Fprintf(&b, ", the last one at %s", moment(l.FailedAt))
+	}
+	if l.Error != "" {
+		fmt.Fprintf(&b, ": %s", text(l.Error))
+	}
+	if o := l.Original; o != nil {
+		fmt.Fprintf(&b, "; it was in %s", text(o.Topic))
+		if o.Partition >= 0 {
+			fmt.Fprintf(&b, ", partition %d", o.Partition)
+		}
+		if o.Offset >= 0 {
+			fmt.Fprintf(&b, ", offset %d", o.Offset)
+		}
+		if !l.OriginalAt.IsZero() {
+			fmt.Fprintf(&b, ", of %s", moment(l.OriginalAt))
+		}
+	}
+	fmt.Fprintf(&b, " (headers of %s)", l.Form)
+	return b.String()
+}
