@@ -185,4 +185,3 @@ func someArguments(what string) cobra.PositionalArgs {
 		return nil
 	}
 }
-

@@ -112,7 +112,7 @@ func (a *app) runDLTPurge(cmd *cobra.Command, f *dltPurgeFlags, args []string) e
 func (a *app) agreePurge(in io.Reader, f *dltPurgeFlags, plan operate.LetterPurgePlan) error {
 	advice := "--yes agrees for a script, --dry-run counts only"
 	if plan.Lost > 0 {
-		advice = fmt.Sprintf("%d letters that nobody has sent back would be lost: outbox dlt redrive sends them back; --yes --lose %d agrees for a script, --dry-run counts only", plan.Lost, plan.Lost)
+		advice = fmt.Sprintf("%s that nobody has sent back would be lost: outbox dlt redrive sends letters back; --yes --lose %d agrees for a script, --dry-run counts only", plural(int(plan.Lost), "letter"), plan.Lost)
 	}
 	switch {
 	case plan.Lost != f.lose && (f.yes || f.lose != 0) && plan.Lost > 0:
@@ -151,7 +151,7 @@ func (a *app) describePurge(out io.Writer, p operate.LetterPurgePlan) {
 		fmt.Fprintf(out, "  %d of partition %d of %s: all that is before offset %d, %d of them not sent back\n", part.Letters, part.Partition, cell(part.Topic), part.Before, part.Lost)
 	}
 	if p.Lost > 0 {
-		fmt.Fprintf(out, "  %s would be lost: nobody has sent them back\n", plural(int(p.Lost), "letter"))
+		fmt.Fprintf(out, "  %s would be lost, which nobody has sent back\n", plural(int(p.Lost), "letter"))
 	}
 	for _, e := range p.Errors {
 		fmt.Fprintf(out, "  %d of those had failed: %s\n", e.Count, printable(e.Text))

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"context"
+	"encoding/binary"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -63,6 +64,9 @@ func runScript(t *testing.T, file string) {
 			"topic": func(ts *testscript.TestScript, _ bool, args []string) {
 				ts.Check(makeTopic(cluster.ListenAddrs(), args))
 			},
+			"record": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Check(writeRecord(cluster.ListenAddrs(), args))
+			},
 		},
 		UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
 	})
@@ -105,4 +109,50 @@ func makeTopic(brokers, args []string) error {
 	}
 	_, err = kadm.NewClient(client).CreateTopic(ctx, 3, 1, config, args[0])
 	return err
+}
+
+// writeRecord runs: record TOPIC PARTITION KEY VALUE [NAME=VALUE]…, with null for a key or value that is none. NAME:4=N and NAME:8=N have a value of so many bytes, as Spring writes
+// numbers. Go's escapes, such as \x1b, are read.
+func writeRecord(brokers, args []string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), stepLimit)
+	defer cancel()
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	partition, err := strconv.ParseInt(args[1], 10, 32)
+	if err != nil {
+		return err
+	}
+	r := &kgo.Record{Topic: args[0], Partition: int32(partition), Key: scriptBytes(args[2]), Value: scriptBytes(args[3])}
+	for _, arg := range args[4:] {
+		name, value, _ := strings.Cut(arg, "=")
+		h := kgo.RecordHeader{Key: name, Value: scriptBytes(value)}
+		if number, size := strings.CutSuffix(name, ":4"); size {
+			n, err := strconv.ParseUint(value, 10, 32)
+			if err != nil {
+				return err
+			}
+			h = kgo.RecordHeader{Key: number, Value: binary.BigEndian.AppendUint32(nil, uint32(n))}
+		} else if number, size := strings.CutSuffix(name, ":8"); size {
+			n, err := strconv.ParseUint(value, 10, 64)
+			if err != nil {
+				return err
+			}
+			h = kgo.RecordHeader{Key: number, Value: binary.BigEndian.AppendUint64(nil, n)}
+		}
+		r.Headers = append(r.Headers, h)
+	}
+	return client.ProduceSync(ctx, r).FirstErr()
+}
+
+func scriptBytes(s string) []byte {
+	if s == "null" {
+		return nil
+	}
+	if text, err := strconv.Unquote(`"` + s + `"`); err == nil {
+		return []byte(text)
+	}
+	return []byte(s)
 }
