@@ -39,7 +39,8 @@ func GrantsOperator(config Config, role string) (string, error) {
 		grant("SELECT, INSERT, UPDATE", "outbox.audit, outbox.job", quote(role)) + "\n" +
 		grant("INSERT, DELETE", "outbox.pause", quote(role)) + "\n" +
 		grant("SELECT, DELETE, UPDATE (handled_at)", "outbox.inbox", quote(role)) + "\n" +
-		grant("SELECT", "outbox.inbox_failure", quote(role)) + "\n", nil
+		grant("SELECT", "outbox.inbox_failure", quote(role)) + "\n" +
+		grant("SELECT, INSERT, UPDATE, DELETE", "outbox.redriven", quote(role)) + "\n", nil
 }
 
 // GrantsWriter returns the statements that let a role write events: INSERT into the table, and reading back the columns that an INSERT

@@ -51,9 +51,9 @@ type Resent struct {
 
 // LetterKeeper remembers which letters were sent back, and knows what consumers have handled. Package postgres implements it.
 type LetterKeeper interface {
-	// RedrivenOf returns those of the letters that were sent back. A letter of another time than the one that was is another one: its topic was made anew.
+	// RedrivenOf returns those of the letters that were sent back; of none it tells whether it could be asked. A letter of another time than the one that was is another one: its topic was made anew.
 	RedrivenOf(ctx context.Context, letters []*LetterRecord) (map[LetterRef]Redriven, error)
-	// MarkRedriven remembers letters, in one transaction.
+	// MarkRedriven remembers letters, in one transaction. With none of them it tells whether it could.
 	MarkRedriven(ctx context.Context, letters []*LetterRecord, by string) error
 	// ForgetRedriven forgets those of a partition that are before an offset.
 	ForgetRedriven(ctx context.Context, topic string, partition int32, before int64) error
@@ -61,9 +61,14 @@ type LetterKeeper interface {
 	Handled(ctx context.Context, consumer string, ids []string) (map[string]struct{}, error)
 }
 
-func (s *Service) letterKeeper() (LetterKeeper, error) {
-	if k, able := s.store.(LetterKeeper); able {
-		return k, nil
+// letters reaches the database and then Kafka.
+func (s *Service) letters(ctx context.Context, k LetterTopics) (LetterKeeper, error) {
+	keeper, able := s.store.(LetterKeeper)
+	if !able {
+		return nil, Refuse(CodeUnavailable, "this service does not know dead letters")
 	}
-	return nil, Refuse(CodeUnavailable, "this service does not know dead letters")
+	if _, err := keeper.RedrivenOf(ctx, nil); err != nil {
+		return nil, err
+	}
+	return keeper, k.Open(ctx)
 }

@@ -103,17 +103,18 @@ func (c letterCursor) String() string {
 
 // Letters lists the newest letters of dead-letter topics. It reads a window of each partition, says which, and goes on before it by [LetterQuery].After.
 func (s *Service) Letters(ctx context.Context, a Actor, q LetterQuery, k LetterTopics) (LetterPage, error) {
-	keeper, err := s.letterKeeper()
+	q, err := q.normalized()
 	if err == nil {
 		err = a.may(VerbLook)
-	}
-	if err == nil {
-		q, err = q.normalized()
 	}
 	if err != nil {
 		return LetterPage{}, err
 	}
 	c, err := q.cursor()
+	if err != nil {
+		return LetterPage{}, err
+	}
+	keeper, err := s.letters(ctx, k)
 	if err != nil {
 		return LetterPage{}, err
 	}
@@ -241,10 +242,10 @@ func paged(shelves []*letterShelf, limit int, c letterCursor) (page LetterPage, 
 
 // Letter shows one letter whole. Value and headers are shown to an operator; a viewer gets the rest.
 func (s *Service) Letter(ctx context.Context, a Actor, ref LetterRef, force bool, k LetterTopics) (*LetterRecord, error) {
-	keeper, err := s.letterKeeper()
-	if err == nil {
-		err = a.may(VerbLook)
+	if err := a.may(VerbLook); err != nil {
+		return nil, err
 	}
+	keeper, err := s.letters(ctx, k)
 	if err != nil {
 		return nil, err
 	}

@@ -78,14 +78,14 @@ func (s *Service) PlanLetterPurge(ctx context.Context, a Actor, p LetterPurge, k
 	if err := p.check(); err != nil {
 		return LetterPurgePlan{}, err
 	}
-	return s.planLetterPurge(ctx, p, k, nil, progress)
-}
-
-func (s *Service) planLetterPurge(ctx context.Context, p LetterPurge, k LetterTopics, agreed *LetterPurgePlan, progress func(Progress)) (LetterPurgePlan, error) {
-	keeper, err := s.letterKeeper()
+	keeper, err := s.letters(ctx, k)
 	if err != nil {
 		return LetterPurgePlan{}, err
 	}
+	return planLetterPurge(ctx, p, k, keeper, nil, progress)
+}
+
+func planLetterPurge(ctx context.Context, p LetterPurge, k LetterTopics, keeper LetterKeeper, agreed *LetterPurgePlan, progress func(Progress)) (LetterPurgePlan, error) {
 	ranges, err := p.ranges(ctx, k)
 	if err != nil {
 		return LetterPurgePlan{}, err
@@ -196,15 +196,15 @@ func LetterPurgePlanOf(err error) (LetterPurgePlan, bool) {
 // PurgeLetters deletes letters for good. Those that nobody has sent back are lost: unless their very number was agreed to, nothing is deleted. What is in the result was deleted also beside an
 // error, but for the partitions that have one.
 func (s *Service) PurgeLetters(ctx context.Context, a Actor, p LetterPurge, c LetterPurgeConfirmed, k LetterTopics, progress func(Progress)) (done LetterPurgePlan, err error) {
-	keeper, err := s.letterKeeper()
-	if err == nil {
-		err = p.check()
-	}
-	if err != nil {
+	if err := p.check(); err != nil {
 		return LetterPurgePlan{}, err
 	}
 	err = s.audited(ctx, a, VerbPurge, p, p.Reason, func(int64) (change, error) {
-		plan, err := s.planLetterPurge(ctx, p, k, c.Plan, progress)
+		keeper, err := s.letters(ctx, k)
+		if err != nil {
+			return change{}, err
+		}
+		plan, err := planLetterPurge(ctx, p, k, keeper, c.Plan, progress)
 		if err == nil {
 			err = c.agreed(plan)
 		}

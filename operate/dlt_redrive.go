@@ -66,14 +66,14 @@ func (s *Service) PlanRedrive(ctx context.Context, a Actor, r Redrive, k LetterT
 	if err := r.check(); err != nil {
 		return RedrivePlan{}, err
 	}
-	return s.planRedrive(ctx, r, nil, k, progress)
-}
-
-func (s *Service) planRedrive(ctx context.Context, r Redrive, through []LetterRef, k LetterTopics, progress func(Progress)) (RedrivePlan, error) {
-	keeper, err := s.letterKeeper()
+	keeper, err := s.letters(ctx, k)
 	if err != nil {
 		return RedrivePlan{}, err
 	}
+	return planRedrive(ctx, r, nil, k, keeper, progress)
+}
+
+func planRedrive(ctx context.Context, r Redrive, through []LetterRef, k LetterTopics, keeper LetterKeeper, progress func(Progress)) (RedrivePlan, error) {
 	ranges, err := r.ranges(ctx, k, through)
 	if err != nil {
 		return RedrivePlan{}, err
@@ -286,19 +286,19 @@ func (s *Service) Redrive(ctx context.Context, a Actor, r Redrive, c RedriveConf
 	if r.Rate == 0 {
 		r.Rate = DefaultReplayRate
 	}
-	keeper, err := s.letterKeeper()
-	if err == nil {
-		err = r.check()
-	}
-	if err != nil {
+	if err := r.check(); err != nil {
 		return Report{}, err
 	}
 	if progress == nil {
 		progress = func(Progress) {}
 	}
 	var report Report
-	err = s.audited(ctx, a, VerbRedrive, r, r.Reason, func(audit int64) (change, error) {
-		p, err := s.planRedrive(ctx, r, c.Through, k, progress)
+	err := s.audited(ctx, a, VerbRedrive, r, r.Reason, func(audit int64) (change, error) {
+		keeper, err := s.letters(ctx, k)
+		if err != nil {
+			return change{}, err
+		}
+		p, err := planRedrive(ctx, r, c.Through, k, keeper, progress)
 		if err == nil && !c.Any && p.Count > c.Count {
 			err = &Error{Code: CodeUnconfirmed, Text: fmt.Sprintf("redrive would send %d, and %d are confirmed: nothing was sent", p.Count, c.Count), Err: &unconfirmedRedrive{p}}
 		}

@@ -39,6 +39,9 @@ func (r *redriving) run(ctx context.Context, through []LetterRef) error {
 	if err != nil {
 		return err
 	}
+	if err := r.keeper.MarkRedriven(ctx, nil, r.by); err != nil {
+		return fmt.Errorf("nothing was sent: %w", err)
+	}
 	for _, at := range ranges {
 		// What was sent back and is not there any more needs no remembering. That it is remembered longer harms nobody.
 		if p, err := r.kafka.Partitions(ctx, at.Topic); err == nil {

@@ -25,9 +25,6 @@ func letterLists(letters []*operate.LetterRecord) (topics []string, partitions [
 // RedrivenOf implements [operate.LetterKeeper], over the primary key.
 func (s *Store) RedrivenOf(ctx context.Context, letters []*operate.LetterRecord) (map[operate.LetterRef]operate.Redriven, error) {
 	found := map[operate.LetterRef]operate.Redriven{}
-	if len(letters) == 0 {
-		return found, nil
-	}
 	topics, partitions, offsets, times := letterLists(letters)
 	err := s.letters(ctx, "look for what was sent back", func(ctx context.Context, tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, `
@@ -52,14 +49,14 @@ JOIN outbox.redriven r ON r.topic = l.topic AND r.partition = l.partition AND r.
 // MarkRedriven implements [operate.LetterKeeper].
 func (s *Store) MarkRedriven(ctx context.Context, letters []*operate.LetterRecord, by string) error {
 	topics, partitions, offsets, times := letterLists(letters)
-	return s.letters(ctx, "write down what was sent back", func(ctx context.Context, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `
+	return s.change(ctx, "write down what was sent back", func(ctx context.Context, l survey) error {
+		_, err := l.tx.Exec(ctx, `
 INSERT INTO outbox.redriven (topic, partition, record_offset, record_at, by)
 SELECT l.topic, l.partition, l.record_offset, to_timestamp(l.ms / 1000.0), $5::text
 FROM unnest($1::text[], $2::integer[], $3::bigint[], $4::bigint[]) l(topic, partition, record_offset, ms)
 ORDER BY 1, 2, 3
 ON CONFLICT (topic, partition, record_offset) DO UPDATE SET record_at = excluded.record_at, at = clock_timestamp(), by = excluded.by`,
-			topics, partitions, offsets, times, by)
+			topics, partitions, offsets, times, l.row.storable(by))
 		return err
 	})
 }

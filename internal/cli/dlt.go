@@ -85,7 +85,7 @@ func (f *chosenSource) chosen(a *app) (*config.Source, error) {
 	return nil, fmt.Errorf("there is no source %s; name its file with --config or OUTBOX_CONFIG", f.source)
 }
 
-// letters makes the service, and reaches Kafka; done closes their connections.
+// letters makes the service, and what reaches Kafka; done closes their connections.
 func (a *app) letters(cmd *cobra.Command, f *dltFlags) (service *operate.Service, topics *kafka.Letters, done func(), err error) {
 	source, err := f.chosen(a)
 	if err != nil {
@@ -108,15 +108,10 @@ func (a *app) letters(cmd *cobra.Command, f *dltFlags) (service *operate.Service
 		pool.Close()
 		return nil, nil, nil, &configError{err}
 	}
-	done = func() {
+	return service, topics, func() {
 		topics.Close()
 		pool.Close()
-	}
-	if err := topics.Open(cmd.Context()); err != nil {
-		done()
-		return nil, nil, nil, err
-	}
-	return service, topics, done, nil
+	}, nil
 }
 
 // understood reads the environment, and checks values.
