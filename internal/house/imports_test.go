@@ -27,7 +27,7 @@ func layers() map[string][]string {
 		"postgres":   middle,
 		"migrate":    middle,
 		"web":        middle,
-		"outboxtest": {"", "relay", "inbox"},
+		"outboxtest": {"", "outboxsql", "relay", "inbox", "postgres", "kafka"},
 
 		"relay/relaytest": {"", "relay"},
 	}

@@ -1,0 +1,192 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"time"
+)
+
+// settleTimeout is how long the shop waits for orders that are on their way when all are placed.
+const settleTimeout = 2 * time.Minute
+
+// run opens the shop, has orders placed, waits until something has become of each, and reads the tables.
+func run(ctx context.Context, o options, out, log io.Writer) (report, error) {
+	p, err := findPlace(ctx, o.DatabaseURL, o.Brokers, out)
+	if err != nil {
+		return report{}, err
+	}
+	defer p.Close()
+	if err := p.build(ctx); err != nil {
+		return report{}, err
+	}
+	floor := newFloor(p, o, log)
+	defer floor.close()
+	if err := floor.open(); err != nil {
+		return report{}, err
+	}
+	fmt.Fprintf(out, "the shop is open: %d processes, %d orders\n", len(floor.parts), o.Orders)
+	killing, stopKilling := context.WithCancel(ctx)
+	defer stopKilling()
+	killer := make(chan error, 1)
+	go func() { killer <- floor.torment(killing) }()
+	err = p.awaitOrders(ctx, o, out, stopKilling)
+	stopKilling()
+	if err := errors.Join(err, <-killer); err != nil {
+		return report{}, err
+	}
+	r, err := p.judge(ctx)
+	r.Killed = floor.killed
+	return r, err
+}
+
+// awaitOrders returns when all orders are placed and something has become of each, or too much time has passed for that. placed is called when all are placed.
+func (p *place) awaitOrders(ctx context.Context, o options, out io.Writer, placed func()) error {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	var deadline <-chan time.Time
+	for said := time.Now(); ; {
+		open, orders, err := p.openOrders(ctx)
+		if err != nil {
+			return err
+		}
+		if orders >= o.Orders && deadline == nil {
+			placed()
+			deadline = time.After(settleTimeout)
+		}
+		if orders >= o.Orders && open == 0 {
+			return nil
+		}
+		if time.Since(said) > time.Second {
+			said = time.Now()
+			fmt.Fprintf(out, "  orders %d, open %d\n", orders, open)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-deadline:
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// floor has the shop's processes.
+type floor struct {
+	place   *place
+	options options
+	log     io.Writer
+	names   []string
+	parts   map[string]*process
+	killed  int
+}
+
+// process is one of them.
+type process struct {
+	cmd   *exec.Cmd
+	input io.Closer
+	ended chan struct{}
+}
+
+func newFloor(p *place, o options, log io.Writer) *floor {
+	f := &floor{place: p, options: o, log: &shared{out: log}, parts: map[string]*process{}}
+	for _, service := range services {
+		f.names = append(f.names, service, service+"-relay")
+	}
+	return f
+}
+
+func (f *floor) open() error {
+	for _, name := range f.names {
+		if err := f.start(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *floor) start(name string) error {
+	program, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	service := strings.TrimSuffix(name, "-relay")
+	cmd := exec.Command(program) //nolint:noctx // its life is ended by its input, or by killing it
+	cmd.Env = append(os.Environ(), partVariable+"="+name, "SHOP_NAME="+string(f.place.shop), "DATABASE_URL="+f.place.database(service),
+		"KAFKA_BROKERS="+strings.Join(f.place.brokers, ","), fmt.Sprintf("SHOP_ORDERS=%d", f.options.Orders),
+		fmt.Sprintf("SHOP_EVERY=%s", time.Duration(float64(time.Second)/f.options.Rate)))
+	cmd.Stdout, cmd.Stderr = f.log, f.log
+	input, err := cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", name, err)
+	}
+	p := &process{cmd, input, make(chan struct{})}
+	go func() {
+		defer close(p.ended)
+		_ = cmd.Wait() // what it has to say it has written
+	}()
+	f.parts[name] = p
+	return nil
+}
+
+// torment kills processes, as kill -9 does, and starts them again, until ctx ends.
+func (f *floor) torment(ctx context.Context) error {
+	if f.options.Kill == 0 {
+		return nil
+	}
+	random := rand.New(rand.NewPCG(f.options.Seed, 0))
+	for {
+		pause := f.options.Kill/2 + time.Duration(random.Int64N(int64(f.options.Kill)))
+		name := f.names[random.IntN(len(f.names))]
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(pause):
+		}
+		p := f.parts[name]
+		_ = p.cmd.Process.Kill() // it may have ended by itself
+		<-p.ended
+		f.killed++
+		if err := f.start(name); err != nil {
+			return err
+		}
+	}
+}
+
+// close ends the processes: in order, and those that do not end by killing them.
+func (f *floor) close() {
+	for _, p := range f.parts {
+		p.input.Close()
+	}
+	deadline := time.After(10 * time.Second)
+	for _, p := range f.parts {
+		select {
+		case <-p.ended:
+		case <-deadline:
+			_ = p.cmd.Process.Kill()
+			<-p.ended
+		}
+	}
+}
+
+// shared lets several processes write to one place.
+type shared struct {
+	mu  sync.Mutex
+	out io.Writer
+}
+
+// Write implements [io.Writer].
+func (s *shared) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.out.Write(b)
+}
