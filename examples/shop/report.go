@@ -19,7 +19,8 @@ type report struct {
 	Before, Taken, After int64
 	// Differences are orders that one service takes for paid or shipped and another one does not.
 	Differences int
-	Killed      int
+	// Kills counts how often each process was killed.
+	Kills map[string]int
 }
 
 // sound tells whether every order was paid once and shipped once, or declined, and no money is lost.
@@ -36,7 +37,7 @@ func (p *place) openOrders(ctx context.Context) (open, placed int, err error) {
 
 // judge reads the tables.
 func (p *place) judge(ctx context.Context) (r report, err error) {
-	r.Before = customers * opening
+	r.Before = customers * p.opening
 	if r.Open, r.Orders, err = p.openOrders(ctx); err != nil {
 		return r, err
 	}
@@ -114,6 +115,10 @@ func (r report) print(out io.Writer) {
 	if !r.sound() {
 		verdict = "SOMETHING IS WRONG"
 	}
+	killed := 0
+	for _, n := range r.Kills {
+		killed += n
+	}
 	fmt.Fprintf(out, `
   orders              %10d
   declined            %10d
@@ -129,7 +134,7 @@ func (r report) print(out io.Writer) {
 
 %s
 `, r.Orders, r.Declined, r.Paid, r.Shipped, r.Open, money(r.Before), money(r.Taken), money(r.After),
-		r.PaidTwice+r.ShippedTwice+r.ToldTwice, r.PaidTwice, r.ShippedTwice, r.ToldTwice, r.Differences, r.Killed, verdict)
+		r.PaidTwice+r.ShippedTwice+r.ToldTwice, r.PaidTwice, r.ShippedTwice, r.ToldTwice, r.Differences, killed, verdict)
 }
 
 func money(cents int64) string { return fmt.Sprintf("%d.%02d", cents/100, cents%100) }

@@ -18,7 +18,7 @@ const settleTimeout = 2 * time.Minute
 
 // run opens the shop, has orders placed, waits until something has become of each, and reads the tables.
 func run(ctx context.Context, o options, out, log io.Writer) (report, error) {
-	p, err := findPlace(ctx, o.DatabaseURL, o.Brokers, out)
+	p, err := findPlace(ctx, o, out)
 	if err != nil {
 		return report{}, err
 	}
@@ -42,7 +42,7 @@ func run(ctx context.Context, o options, out, log io.Writer) (report, error) {
 		return report{}, err
 	}
 	r, err := p.judge(ctx)
-	r.Killed = floor.killed
+	r.Kills = floor.kills
 	return r, err
 }
 
@@ -84,7 +84,8 @@ type floor struct {
 	log     io.Writer
 	names   []string
 	parts   map[string]*process
-	killed  int
+	// kills counts, by name.
+	kills map[string]int
 }
 
 // process is one of them.
@@ -95,11 +96,15 @@ type process struct {
 }
 
 func newFloor(p *place, o options, log io.Writer) *floor {
-	f := &floor{place: p, options: o, log: &shared{out: log}, parts: map[string]*process{}}
+	return &floor{place: p, options: o, log: &shared{out: log}, names: processNames(), parts: map[string]*process{}, kills: map[string]int{}}
+}
+
+// processNames are the services and their relays.
+func processNames() (names []string) {
 	for _, service := range services {
-		f.names = append(f.names, service, service+"-relay")
+		names = append(names, service, service+"-relay")
 	}
-	return f
+	return names
 }
 
 func (f *floor) open() error {
@@ -155,7 +160,7 @@ func (f *floor) torment(ctx context.Context) error {
 		p := f.parts[name]
 		_ = p.cmd.Process.Kill() // it may have ended by itself
 		<-p.ended
-		f.killed++
+		f.kills[name]++
 		if err := f.start(name); err != nil {
 			return err
 		}

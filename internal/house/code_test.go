@@ -30,12 +30,12 @@ func codeRules() []codeRule {
 		bad:  file{"a/a_test.go", []byte("package a\nfunc f(t *testing.T) { t." + "Skip(`no`) }")},
 		good: file{"a/a_test.go", []byte("package a\nfunc f(s scanner) { s.Skip() }")},
 	}, {
-		name: "only cmd ends the process; return an error",
+		name: "only programs end the process; return an error",
 		find: ends,
 		bad:  file{"a/a.go", []byte("package a\nfunc f() { os.Exit(1) }")},
 		good: file{"cmd/a/main.go", []byte("package main\nfunc main() { os.Exit(1) }")},
 	}, {
-		name: "SQL stands in the root's and the inbox's statements, postgres and migrate only",
+		name: "SQL stands in the root's and the inbox's statements, postgres, migrate and outboxtest only",
 		find: sqlElsewhere,
 		bad:  file{"web/a.go", []byte("package web\nconst q = `SELECT a\nFROM b`")},
 		good: file{"web/a.go", []byte("package web\nconst q = `select a topic from the list`")},
@@ -111,8 +111,8 @@ func skips(s source) (found []string) {
 }
 
 func ends(s source) (found []string) {
-	// pgtest has a Main for the TestMain of other packages.
-	if s.isTest() || s.in("cmd", "bench", "internal/pgtest") {
+	// pgtest has a Main for the TestMain of other packages; examples are programs.
+	if s.isTest() || s.in("cmd", "bench", "examples", "internal/pgtest") {
 		return nil
 	}
 	for _, n := range append(calls(s, "os", "Exit"), calls(s, "log", "Fatal", "Fatalf", "Fatalln")...) {
@@ -125,7 +125,7 @@ func ends(s source) (found []string) {
 var statement = regexp.MustCompile(`(?s)\bSELECT\b.*\bFROM\b|\bSELECT [a-z_]+\(|\bINSERT\s+INTO\b|\bUPDATE\b.*\bSET\b|\bDELETE\s+FROM\b|\b(CREATE|ALTER|DROP)\s+(TABLE|INDEX|UNIQUE|SCHEMA|SEQUENCE|DATABASE|ROLE|FUNCTION|TRIGGER)\b`)
 
 func sqlElsewhere(s source) (found []string) {
-	if s.isTest() || s.in(".", "inbox", "postgres", "migrate", "internal/devpg", "internal/pgtest", "internal/kafkatest", "internal/demo", "bench") {
+	if s.isTest() || s.in(".", "inbox", "postgres", "migrate", "internal/devpg", "internal/pgtest", "internal/kafkatest", "internal/demo", "outboxtest", "examples", "bench") {
 		return nil
 	}
 	ast.Inspect(s.ast, func(n ast.Node) bool {

@@ -57,7 +57,7 @@ func (p pkg) name() string {
 }
 
 func (p pkg) internal() bool {
-	return strings.HasPrefix(p.name(), "internal/") || strings.HasPrefix(p.name(), "cmd/") || strings.HasPrefix(p.name(), "test/") || p.name() == "interop"
+	return strings.HasPrefix(p.name(), "internal/") || strings.HasPrefix(p.name(), "cmd/") || strings.HasPrefix(p.name(), "test/") || strings.HasPrefix(p.name(), "examples/") || p.name() == "interop"
 }
 
 // within tells whether an import is the package, or lies in its module. Below a standard package lie others: everybody who has UUIDs
@@ -98,9 +98,9 @@ func wrongReach(p pkg) (found []string) {
 	return found
 }
 
-// franzOutsideKafka returns the imports of the Kafka client outside package kafka and the internal packages that run brokers.
+// franzOutsideKafka returns the imports of the Kafka client outside package kafka and what runs brokers or reads topics for tests and demonstrations.
 func franzOutsideKafka(p pkg) (found []string) {
-	if slices.Contains([]string{"kafka", "internal/devkafka", "internal/kafkatest", "internal/demo", "test/kafka", "interop"}, p.name()) {
+	if slices.Contains([]string{"kafka", "internal/devkafka", "internal/kafkatest", "internal/demo", "test/kafka", "interop", "outboxtest", "examples/shop"}, p.name()) {
 		return nil
 	}
 	for _, i := range p.Imports {
@@ -111,8 +111,31 @@ func franzOutsideKafka(p pkg) (found []string) {
 	return found
 }
 
+// testsOnly returns the imports of the package that is for tests. What test files import is not among a package's imports.
+func testsOnly(p pkg) (found []string) {
+	for _, i := range p.Imports {
+		if within(i, module+"/outboxtest") {
+			found = append(found, p.ImportPath+": imports "+i+", which is for tests only")
+		}
+	}
+	return found
+}
+
+// exampleOfNoUser returns what a user could not write in the packages of the examples; the programs that start them may use more.
+func exampleOfNoUser(p pkg) (found []string) {
+	if !strings.HasPrefix(p.name(), "examples/") || strings.Count(p.name(), "/") < 2 {
+		return nil
+	}
+	for _, i := range p.Imports {
+		if within(i, module+"/internal") || within(i, franz) {
+			found = append(found, p.ImportPath+": imports "+i+", which a user's service cannot, or need not")
+		}
+	}
+	return found
+}
+
 func importRules() []func(pkg) []string {
-	return []func(pkg) []string{wrongDirections, wrongReach, franzOutsideKafka}
+	return []func(pkg) []string{wrongDirections, wrongReach, franzOutsideKafka, testsOnly, exampleOfNoUser}
 }
 
 func TestPackagesImportOnlyWhatLiesBelowThem(t *testing.T) {
@@ -140,6 +163,9 @@ func TestTheImportRulesFindWhatTheyForbid(t *testing.T) {
 		{"reach", pkg{ImportPath: module + "/relay", Deps: []string{franz + "/pkg/kgo", pgx + "/v5", "database/sql", "database/sql/driver"}}, 3},
 		{"client outside kafka", pkg{ImportPath: module + "/internal/cli", Imports: []string{franz + "/pkg/kgo"}}, 1},
 		{"wiring", pkg{ImportPath: module + "/internal/cli", Imports: []string{module + "/kafka", module + "/postgres"}}, 0},
+		{"tests' package in a program", pkg{ImportPath: module + "/internal/cli", Imports: []string{module + "/outboxtest"}}, 1},
+		{"an example's service with an internal package", pkg{ImportPath: module + "/examples/shop/order", Imports: []string{module + "/internal/devpg", module + "/kafka"}}, 1},
+		{"an example's starter with one", pkg{ImportPath: module + "/examples/shop", Imports: []string{module + "/internal/devpg"}}, 0},
 		{"allowed", pkg{ImportPath: module + "/kafka", Imports: []string{module + "/relay", module, franz + "/pkg/kgo"}}, 0},
 	} {
 		var got []string

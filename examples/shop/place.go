@@ -24,14 +24,17 @@ import (
 const (
 	partitions = 6
 	customers  = 50
-	opening    = 200_00 // cents on each account
 )
+
+// opening is what is on each account at first, in cents: for so many orders a little less than they cost.
+func opening(orders int) int64 { return 100_00 + 25_00*int64(orders)/customers }
 
 // place is where the shop runs: a server with a database for each service, and brokers.
 type place struct {
 	server  *url.URL
 	brokers []string
 	shop    contract.Shop
+	opening int64
 	close   []func()
 }
 
@@ -43,13 +46,14 @@ func (p *place) Close() {
 }
 
 // findPlace takes the server and the brokers that are given, and starts what is not.
-func findPlace(ctx context.Context, databaseURL string, brokers []string, out io.Writer) (p *place, err error) {
-	p = &place{brokers: brokers, shop: contract.Shop("shop-" + strings.ToLower(rand.Text()[:6]))}
+func findPlace(ctx context.Context, o options, out io.Writer) (p *place, err error) {
+	p = &place{brokers: o.Brokers, opening: opening(o.Orders), shop: contract.Shop("shop-" + strings.ToLower(rand.Text()[:6]))}
 	defer func() {
 		if err != nil {
 			p.Close()
 		}
 	}()
+	databaseURL := o.DatabaseURL
 	if databaseURL == "" {
 		fmt.Fprintln(out, "starting PostgreSQL (set DATABASE_URL to use your own; the first time, its binaries may have to be fetched)")
 		server, err := devpg.Start(ctx, devpg.Options{})
@@ -62,7 +66,7 @@ func findPlace(ctx context.Context, databaseURL string, brokers []string, out io
 	if p.server, err = url.Parse(databaseURL); err != nil || p.server.Host == "" {
 		return nil, fmt.Errorf("DATABASE_URL has to be an address like postgres://user@host:5432/database")
 	}
-	if len(brokers) == 0 {
+	if len(p.brokers) == 0 {
 		cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
 		if err != nil {
 			return nil, fmt.Errorf("start the Kafka in this process: %w; or set KAFKA_BROKERS to brokers that run", err)
@@ -117,7 +121,7 @@ func (p *place) buildDatabase(ctx context.Context, service, tables string) error
 		return err
 	}
 	if service == "payment" {
-		_, err = conn.Exec(ctx, `INSERT INTO account (customer, balance) SELECT 'customer-' || n, $2 FROM generate_series(1, $1::int) n`, customers, opening)
+		_, err = conn.Exec(ctx, `INSERT INTO account (customer, balance) SELECT 'customer-' || n, $2 FROM generate_series(1, $1::int) n`, customers, p.opening)
 	}
 	return err
 }

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+func TestEveryOrderOfTheShopIsPaidAndShippedOnce(t *testing.T) {
+	t.Parallel()
+	r := open(t, options{Orders: 100, Rate: 500})
+	if !r.sound() || r.Orders != 100 || r.Paid == 0 {
+		t.Errorf("got %+v, want 100 orders, some paid, all of it sound", r)
+	}
+}
+
+// Each thing that can go wrong alone is enough for the verdict.
+func TestTheReportFindsWhatWentWrong(t *testing.T) {
+	t.Parallel()
+	good := report{Orders: 3, Paid: 2, Declined: 1, Shipped: 2, Before: 100, Taken: 40, After: 60}
+	if !good.sound() {
+		t.Errorf("%+v is not taken as sound", good)
+	}
+	for name, spoil := range map[string]func(*report){
+		"an open order":   func(r *report) { r.Open = 1 },
+		"paid twice":      func(r *report) { r.PaidTwice = 1 },
+		"shipped twice":   func(r *report) { r.ShippedTwice = 1 },
+		"told twice":      func(r *report) { r.ToldTwice = 1 },
+		"money is lost":   func(r *report) { r.After-- },
+		"not shipped":     func(r *report) { r.Shipped-- },
+		"not paid":        func(r *report) { r.Paid, r.Shipped = 1, 1 },
+		"services differ": func(r *report) { r.Differences = 1 },
+	} {
+		bad := good
+		spoil(&bad)
+		var out bytes.Buffer
+		if bad.print(&out); bad.sound() || !strings.Contains(out.String(), "WRONG") {
+			t.Errorf("%s is taken as sound", name)
+		}
+	}
+}
+
+func TestACommandLineThatCannotBeMeantIsRefused(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"-orders", "0"}, {"-rate", "0"}, {"-kill", "-1s"}, {"extra"}, {"-nonsense"}} {
+		var out, problems bytes.Buffer
+		if code := command(args, &out, &problems); code != 2 || problems.Len() == 0 {
+			t.Errorf("%q: code %d, %q", args, code, problems.String())
+		}
+	}
+}
