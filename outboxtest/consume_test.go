@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outbox-relay/outbox"
 	"github.com/outbox-relay/outbox/inbox"
@@ -83,4 +84,30 @@ func TestWhatCannotBeConsumedAtAllFailsTheTest(t *testing.T) {
 	}
 	gone.Close()
 	want(t, failureOf(t, func(tb testing.TB) { outboxtest.Consume(tb, away, brokers, "shop.order") }), "shop.order, partition", "not available")
+}
+
+// What a transaction of Kafka leaves in a topic besides its records is no record, and what it has taken back is none either.
+func TestTopicsThatEndWithATransactionAreReadToTheirEnd(t *testing.T) {
+	t.Parallel()
+	db, brokers := pgtest.New(t), outboxtest.Kafka(t, "shop.order")
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.TransactionalID("exactly-once"), kgo.DefaultProduceTopic("shop.order"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for key, end := range map[string]kgo.TransactionEndTry{"kept": kgo.TryCommit, "taken back": kgo.TryAbort} {
+		if err := client.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		r := &kgo.Record{Key: []byte(key), Value: []byte("{}"), Headers: []kgo.RecordHeader{{Key: "x-event-id", Value: []byte(key)}, {Key: "x-event-type", Value: []byte("seen.v1")}}}
+		if err := client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.EndTransaction(t.Context(), end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := outboxtest.RequireConsumed(t, processor(t, db), brokers, "shop.order"); got.Handled != 1 {
+		t.Errorf("got %+v, want one handled", got)
+	}
 }

@@ -125,9 +125,9 @@ func (r report) print(out io.Writer) {
   paid                %10d
   shipped             %10d
   still open          %10d
-  money before        %13s
-  taken               %13s
-  money after         %13s
+  money before        %10s
+  taken               %10s
+  money after         %10s
   duplicates          %10d   paid twice %d, shipped twice %d, told twice %d
   differences         %10d   between what the services know
   processes killed    %10d

@@ -36,7 +36,7 @@ func run(ctx context.Context, o options, out, log io.Writer) (report, error) {
 	defer stopKilling()
 	killer := make(chan error, 1)
 	go func() { killer <- floor.torment(killing) }()
-	err = p.awaitOrders(ctx, o, out, stopKilling)
+	err = floor.awaitOrders(ctx, out, stopKilling)
 	stopKilling()
 	if err := errors.Join(err, <-killer); err != nil {
 		return report{}, err
@@ -47,20 +47,23 @@ func run(ctx context.Context, o options, out, log io.Writer) (report, error) {
 }
 
 // awaitOrders returns when all orders are placed and something has become of each, or too much time has passed for that. placed is called when all are placed.
-func (p *place) awaitOrders(ctx context.Context, o options, out io.Writer, placed func()) error {
+func (f *floor) awaitOrders(ctx context.Context, out io.Writer, placed func()) error {
 	tick := time.NewTicker(200 * time.Millisecond)
 	defer tick.Stop()
 	var deadline <-chan time.Time
 	for said := time.Now(); ; {
-		open, orders, err := p.openOrders(ctx)
+		open, orders, err := f.place.openOrders(ctx)
+		if ctx.Err() != nil {
+			return errors.New("stopped before something had become of every order")
+		}
 		if err != nil {
 			return err
 		}
-		if orders >= o.Orders && deadline == nil {
+		if orders >= f.options.Orders && deadline == nil {
 			placed()
 			deadline = time.After(settleTimeout)
 		}
-		if orders >= o.Orders && open == 0 {
+		if orders >= f.options.Orders && open == 0 {
 			return nil
 		}
 		if time.Since(said) > time.Second {
@@ -69,7 +72,8 @@ func (p *place) awaitOrders(ctx context.Context, o options, out io.Writer, place
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+		case err := <-f.fallen:
+			return err
 		case <-deadline:
 			return nil
 		case <-tick.C:
@@ -86,17 +90,20 @@ type floor struct {
 	parts   map[string]*process
 	// kills counts, by name.
 	kills map[string]int
+	// fallen gets the first process that ended by itself, which none should.
+	fallen chan error
 }
 
 // process is one of them.
 type process struct {
 	cmd   *exec.Cmd
 	input io.Closer
-	ended chan struct{}
+	// leaving is closed before it is made to end; ended when it has.
+	leaving, ended chan struct{}
 }
 
 func newFloor(p *place, o options, log io.Writer) *floor {
-	return &floor{place: p, options: o, log: &shared{out: log}, names: processNames(), parts: map[string]*process{}, kills: map[string]int{}}
+	return &floor{place: p, options: o, log: &shared{out: log}, names: processNames(), parts: map[string]*process{}, kills: map[string]int{}, fallen: make(chan error, 1)}
 }
 
 // processNames are the services and their relays.
@@ -134,13 +141,25 @@ func (f *floor) start(name string) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start %s: %w", name, err)
 	}
-	p := &process{cmd, input, make(chan struct{})}
-	go func() {
-		defer close(p.ended)
-		_ = cmd.Wait() // what it has to say it has written
-	}()
+	p := &process{cmd, input, make(chan struct{}), make(chan struct{})}
+	go f.watch(name, p)
 	f.parts[name] = p
 	return nil
+}
+
+// watch waits for the end of a process.
+func (f *floor) watch(name string, p *process) {
+	defer close(p.ended)
+	err := p.cmd.Wait()
+	select {
+	case <-p.leaving:
+		return
+	default:
+	}
+	select {
+	case f.fallen <- fmt.Errorf("the process %s has ended by itself, and says above why: %w", name, err):
+	default:
+	}
 }
 
 // torment kills processes, as kill -9 does, and starts them again, until ctx ends.
@@ -158,6 +177,7 @@ func (f *floor) torment(ctx context.Context) error {
 		case <-time.After(pause):
 		}
 		p := f.parts[name]
+		close(p.leaving)
 		_ = p.cmd.Process.Kill() // it may have ended by itself
 		<-p.ended
 		f.kills[name]++
@@ -170,6 +190,7 @@ func (f *floor) torment(ctx context.Context) error {
 // close ends the processes: in order, and those that do not end by killing them.
 func (f *floor) close() {
 	for _, p := range f.parts {
+		close(p.leaving)
 		p.input.Close()
 	}
 	deadline := time.After(10 * time.Second)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"net/url"
 	"strings"
 	"testing"
 )
@@ -47,5 +48,19 @@ func TestACommandLineThatCannotBeMeantIsRefused(t *testing.T) {
 		if code := command(args, &out, &problems); code != 2 || problems.Len() == 0 {
 			t.Errorf("%q: code %d, %q", args, code, problems.String())
 		}
+	}
+}
+
+// A shop that waits for a process that is gone would wait for ever.
+func TestAProcessThatEndsByItselfEndsTheShop(t *testing.T) {
+	t.Parallel()
+	o := options{Orders: 1, Rate: 1, Brokers: []string{"127.0.0.1:1"}}
+	f := newFloor(&place{server: &url.URL{Scheme: "postgres", Host: "127.0.0.1:1"}, brokers: o.Brokers, shop: "none"}, o, t.Output())
+	defer f.close()
+	if err := f.start("no-such-service"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-f.fallen; !strings.Contains(err.Error(), "no-such-service") {
+		t.Errorf("got %v", err)
 	}
 }

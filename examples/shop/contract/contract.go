@@ -44,7 +44,7 @@ func (s Shop) Topics(service string) outbox.Topics {
 	return outbox.Topics{Service: string(s) + "-" + service, PerAggregate: true}
 }
 
-// Orders, Payments and Shipments are the topics of the three services.
+// Orders is the topic of the order service.
 func (s Shop) Orders() string { return string(s) + "-order-service.order" }
 
 // Payments is the topic of the payment service.
