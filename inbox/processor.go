@@ -258,11 +258,13 @@ func (p *Processor[Tx]) claim(ctx context.Context, tx Tx, todo []work[Tx]) ([]bo
 	if len(ids) == 0 {
 		return fresh, nil
 	}
-	list, err := texts(ids)
-	if err != nil {
-		return nil, err
+	query, param := claimSQL, ""
+	if len(ids) == 1 {
+		query, param = claimOneSQL, ids[0]
+	} else {
+		param = array(ids)
 	}
-	returned, err := p.store.Query(ctx, tx, claimSQL, p.consumer, list)
+	returned, err := p.store.Query(ctx, tx, query, p.consumer, param)
 	if err != nil {
 		return nil, fmt.Errorf("remember %d events for consumer %s: %w", len(ids), p.consumer, explain(err))
 	}

@@ -110,9 +110,9 @@ type Runner struct {
 	partitions map[Partition]*partition
 	ready      []*queue
 	// moving is how many records are in queues that do not wait for a time.
-	moving int
-	room   *sync.Cond
-	stopping   bool
+	moving   int
+	room     *sync.Cond
+	stopping bool
 	// away is until when nothing is tried, because the database is not there; pause is how long the last such wait was.
 	away  time.Time
 	pause time.Duration

@@ -1,17 +1,17 @@
 package inbox
 
 import (
-	"encoding/json"
-	"fmt"
+	"slices"
+	"strings"
 )
 
 // Every statement here works with every driver: its parameters are texts and numbers. The tables are those of the schema outbox; `outbox migrate up` makes them.
 const (
 	// The row is there before the handler runs, so that of two that come at the same time the second waits for what becomes of the first.
-	claimOneSQL = `INSERT INTO outbox.inbox (consumer, event_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`
-	// In the order of the ids: two that have the same ones do not wait for each other.
+	claimOneSQL = `INSERT INTO outbox.inbox (consumer, event_id) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING event_id`
+	// The array is in order: two that have the same ids do not wait for each other.
 	claimSQL = `INSERT INTO outbox.inbox (consumer, event_id)
-SELECT $1::text, u.id FROM jsonb_array_elements_text($2::text::jsonb) u(id) ORDER BY u.id COLLATE "C" ON CONFLICT DO NOTHING RETURNING event_id`
+SELECT $1::text, unnest($2::text::text[]) ON CONFLICT DO NOTHING RETURNING event_id`
 	unclaimSQL = `DELETE FROM outbox.inbox WHERE consumer = $1 AND event_id = $2`
 	failedSQL  = `INSERT INTO outbox.inbox_failure AS f (consumer, topic, partition, record_offset, event_id, event_type, first_error, last_error)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
@@ -24,13 +24,21 @@ DO UPDATE SET attempts = f.attempts + 1, last_error = excluded.last_error, last_
 	settledSQL       = `DELETE FROM outbox.inbox_failure WHERE consumer = $1 AND topic = $2 AND partition = $3 AND record_offset = $4`
 )
 
-// texts is a list as a parameter of a statement.
-func texts(list []string) (string, error) {
-	b, err := json.Marshal(list)
-	if err != nil {
-		return "", fmt.Errorf("write a list: %w", err)
+// array is a list of texts as a parameter of a statement, in the order of their bytes.
+func array(list []string) string {
+	escape := strings.NewReplacer(`\`, `\\`, `"`, `\"`)
+	var b strings.Builder
+	b.WriteByte('{')
+	for i, s := range slices.Sorted(slices.Values(list)) {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte('"')
+		_, _ = escape.WriteString(&b, s) // a strings.Builder never fails
+		b.WriteByte('"')
 	}
-	return string(b), nil
+	b.WriteByte('}')
+	return b.String()
 }
 
 // unclaimed marks which of the ids came back from claimSQL. Of an id that is given twice only the first is new.
