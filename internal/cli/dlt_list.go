@@ -59,7 +59,7 @@ REDRIVEN tells who has sent a letter back already, and when.`,
 			if f.json {
 				return a.encode(p)
 			}
-			return a.printLetters(p, textsOf(f.full))
+			return a.printLetters(p, shown{f.full})
 		},
 	}
 	f.dltFlags.flags(cmd)
@@ -71,15 +71,15 @@ REDRIVEN tells who has sent a letter back already, and when.`,
 	return cmd
 }
 
-func (a *app) printLetters(p operate.LetterPage, text func(string) string) error {
+func (a *app) printLetters(p operate.LetterPage, text shown) error {
 	if len(p.Letters) == 0 {
 		fmt.Fprintln(a.stdout, none("letter matches", p.Next))
 	} else {
 		err := a.table("LETTER\tAGE\tKEY\tEVENT ID\tEVENT TYPE\tATTEMPTS\tFROM\tERROR\tREDRIVEN", func(w io.Writer) {
 			for i := range p.Letters {
 				l := &p.Letters[i]
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(l.LetterRef.String()), shortAge(a.now().Sub(l.At)), letterKey(l.Key, text), text(l.EventID), text(l.Type),
-					attemptsCell(l.Attempts), originCell(l.Original, text), text(l.Error), redrivenCell(l.Redriven))
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(l.LetterRef.String()), shortAge(a.now().Sub(l.At)), letterKey(l.Key, text), text.name(l.EventID), text.name(l.Type),
+					attemptsCell(l.Attempts), originCell(l.Original, text), text.sentence(l.Error), redrivenCell(l.Redriven))
 			}
 		})
 		if err != nil {
@@ -133,11 +133,11 @@ func shortAge(d time.Duration) string {
 }
 
 // letterKey is a record's key as a cell: null is not the empty one.
-func letterKey(key operate.Bytes, text func(string) string) string {
+func letterKey(key operate.Bytes, text shown) string {
 	if key == nil {
 		return "null"
 	}
-	return keyCell(string(key), text)
+	return text.key(string(key))
 }
 
 func attemptsCell(n int) string {
@@ -147,16 +147,16 @@ func attemptsCell(n int) string {
 	return fmt.Sprint(n)
 }
 
-func originCell(o *operate.LetterRef, text func(string) string) string {
+func originCell(o *operate.LetterRef, text shown) string {
 	switch {
 	case o == nil:
 		return "-"
 	case o.Partition < 0:
-		return text(o.Topic)
+		return text.name(o.Topic)
 	case o.Offset < 0:
-		return fmt.Sprintf("%s/%d", text(o.Topic), o.Partition)
+		return fmt.Sprintf("%s/%d", text.name(o.Topic), o.Partition)
 	}
-	return fmt.Sprintf("%s/%d/%d", text(o.Topic), o.Partition, o.Offset)
+	return fmt.Sprintf("%s/%d/%d", text.name(o.Topic), o.Partition, o.Offset)
 }
 
 func redrivenCell(r *operate.Redriven) string {
@@ -212,14 +212,14 @@ key, its headers and its value.`,
 }
 
 func (a *app) printLetter(l *operate.LetterRecord, full, noValue bool) error {
-	text := textsOf(full)
+	text := shown{full}
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	line := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, value) }
 	line("letter", printable(l.LetterRef.String()))
 	line("written", moment(l.At))
 	line("key", letterKey(l.Key, text))
-	line("event id", text(l.EventID))
-	line("event type", text(l.Type))
+	line("event id", text.name(l.EventID))
+	line("event type", text.name(l.Type))
 	line("why", letterWords(l, text))
 	if l.Redriven != nil {
 		line("redriven", fmt.Sprintf("by %s at %s", cell(l.Redriven.By), moment(l.Redriven.At)))
@@ -227,7 +227,7 @@ func (a *app) printLetter(l *operate.LetterRecord, full, noValue bool) error {
 	for i, h := range l.Headers {
 		value := "null"
 		if h.Value != nil {
-			value = text(string(h.Value))
+			value = text.name(string(h.Value))
 		}
 		line(label(i, "headers"), printable(h.Key)+": "+value)
 	}
@@ -252,12 +252,12 @@ func (a *app) printLetter(l *operate.LetterRecord, full, noValue bool) error {
 }
 
 // letterWords says what the headers say, in a sentence.
-func letterWords(l *operate.LetterRecord, text func(string) string) string {
+func letterWords(l *operate.LetterRecord, text shown) string {
 	if l.Form == "" {
 		return "no header says why it is here"
 	}
 	var b strings.Builder
-	who := text(l.Consumer)
+	who := text.name(l.Consumer)
 	switch {
 	case l.Form == operate.LetterOfRelay:
 		who = "the relay"
@@ -276,10 +276,10 @@ func letterWords(l *operate.LetterRecord, text func(string) string) string {
 		fmt.Fprintf(&b, ", the last one at %s", moment(l.FailedAt))
 	}
 	if l.Error != "" {
-		fmt.Fprintf(&b, ": %s", text(l.Error))
+		fmt.Fprintf(&b, ": %s", text.sentence(l.Error))
 	}
 	if o := l.Original; o != nil {
-		fmt.Fprintf(&b, "; it was in %s", text(o.Topic))
+		fmt.Fprintf(&b, "; it was in %s", text.name(o.Topic))
 		if o.Partition >= 0 {
 			fmt.Fprintf(&b, ", partition %d", o.Partition)
 		}
