@@ -19,7 +19,7 @@ test: ## what the README says
 test-integration: test-kafka test-pooler test-interop ## on a real Kafka, behind PgBouncer, and with Node.js
 
 test-kafka:
-	go test -tags integration -count=1 ./internal/devkafka ./test/kafka ./test/consumer ./examples/shop
+	go test -tags integration -count=1 ./internal/devkafka ./test/kafka ./test/consumer ./outboxtest ./examples/shop
 
 test-pooler:
 	go test -tags integration -count=1 ./internal/devbouncer ./test/pooler

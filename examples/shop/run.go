@@ -162,15 +162,20 @@ func (f *floor) watch(name string, p *process) {
 	}
 }
 
-// torment kills processes, as kill -9 does, and starts them again, until ctx ends.
+// torment kills processes, as kill -9 does, and starts them again, until ctx ends: each once in every round.
 func (f *floor) torment(ctx context.Context) error {
 	if f.options.Kill == 0 {
 		return nil
 	}
 	random := rand.New(rand.NewPCG(f.options.Seed, 0))
+	var round []int
 	for {
+		if len(round) == 0 {
+			round = random.Perm(len(f.names))
+		}
+		name := f.names[round[0]]
+		round = round[1:]
 		pause := f.options.Kill/2 + time.Duration(random.Int64N(int64(f.options.Kill)))
-		name := f.names[random.IntN(len(f.names))]
 		select {
 		case <-ctx.Done():
 			return nil
