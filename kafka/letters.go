@@ -12,6 +12,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/outbox-relay/outbox"
 	"github.com/outbox-relay/outbox/operate"
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -69,6 +70,9 @@ func (l *Letters) Close() {
 
 // Partitions implements [operate.LetterTopics]. The end is that of what is committed: what a producer's open transaction has written is not there yet.
 func (l *Letters) Partitions(ctx context.Context, topic string) ([]operate.LetterPartition, error) {
+	if err := outbox.CheckTopic(topic); err != nil {
+		return nil, operate.Refuse(operate.CodeInvalid, "topic %q: %v", topic, err)
+	}
 	ctx, cancel := context.WithTimeout(ctx, letterTimeout)
 	defer cancel()
 	found, err := l.admin.ListTopics(ctx, topic)
@@ -100,8 +104,6 @@ func letterTopicError(topic string, err error) error {
 		return nil
 	case errors.Is(err, kerr.UnknownTopicOrPartition), errors.Is(err, kerr.UnknownTopicID):
 		return operate.Refuse(operate.CodeNotFound, "there is no topic %s", topic)
-	case errors.Is(err, kerr.InvalidTopicException):
-		return operate.Refuse(operate.CodeInvalid, "no topic can be called %q", topic)
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		return operate.Refuse(operate.CodeForbidden, "topic %s: the user may not do this there: grant READ and DESCRIBE to look, WRITE on the original topics to redrive, DELETE to purge", topic)
 	}

@@ -22,16 +22,18 @@ func letterLists(letters []*operate.LetterRecord) (topics []string, partitions [
 	return topics, partitions, offsets, times
 }
 
-// RedrivenOf implements [operate.LetterKeeper], over the primary key.
+// redrivenSQL relies on redriven_pkey.
+const redrivenSQL = `
+SELECT r.topic, r.partition, r.record_offset, r.at, r.by
+FROM unnest($1::text[], $2::integer[], $3::bigint[], $4::bigint[]) l(topic, partition, record_offset, ms)
+JOIN outbox.redriven r ON r.topic = l.topic AND r.partition = l.partition AND r.record_offset = l.record_offset AND r.record_at = to_timestamp(l.ms / 1000.0)`
+
+// RedrivenOf implements [operate.LetterKeeper].
 func (s *Store) RedrivenOf(ctx context.Context, letters []*operate.LetterRecord) (map[operate.LetterRef]operate.Redriven, error) {
 	found := map[operate.LetterRef]operate.Redriven{}
 	topics, partitions, offsets, times := letterLists(letters)
 	err := s.letters(ctx, "look for what was sent back", func(ctx context.Context, tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, `
-SELECT r.topic, r.partition, r.record_offset, r.at, r.by
-FROM unnest($1::text[], $2::integer[], $3::bigint[], $4::bigint[]) l(topic, partition, record_offset, ms)
-JOIN outbox.redriven r ON r.topic = l.topic AND r.partition = l.partition AND r.record_offset = l.record_offset AND r.record_at = to_timestamp(l.ms / 1000.0)`,
-			topics, partitions, offsets, times)
+		rows, err := tx.Query(ctx, redrivenSQL, topics, partitions, offsets, times)
 		if err != nil {
 			return err
 		}

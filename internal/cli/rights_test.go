@@ -8,6 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/outbox-relay/outbox/internal/pgtest"
 )
 
@@ -38,12 +41,27 @@ SELECT gen_random_uuid(), 'Order', '1', 'order.placed.v1', '{}', 'shop.order', i
 	db.Exec(t, `INSERT INTO outbox.parked_key (source, topic, key_hash, partition_key, lane, id, event_id, event_type, code, reason)
 SELECT s.id, e.topic, sha256(convert_to(e.topic, 'UTF8') || '\x00'::bytea || convert_to(e.partition_key, 'UTF8')), e.partition_key, 0, e.id, e.event_id, e.event_type, 'X', 'x'
 FROM outbox_event e, outbox.source s`)
+	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "shop.order", "shop.order-dlt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(cluster.Close)
+	brokers := cluster.ListenAddrs()
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	letter := &kgo.Record{Topic: "shop.order-dlt", Headers: []kgo.RecordHeader{{Key: "x-inbox-original-topic", Value: []byte("shop.order")}, {Key: "x-inbox-error", Value: []byte("timeout")}}}
+	if err := client.ProduceSync(t.Context(), letter).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
 	u, err := url.Parse(db.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	u.User = url.UserPassword(role, "of-a-test")
-	env := []string{"DATABASE_URL=" + u.String(), "KAFKA_BROKERS=127.0.0.1:1"}
+	env := []string{"DATABASE_URL=" + u.String(), "KAFKA_BROKERS=" + brokers[0]}
 	for _, c := range []struct{ args, want string }{
 		{"events skip 1 --reason x", "skipped"},
 		{"events skip 2 3 --reason x --yes", "skip: 2 of 2 done"},
@@ -55,6 +73,10 @@ FROM outbox_event e, outbox.source s`)
 		{"pause topic shop.order", "paused"},
 		{"resume topic shop.order", "resumed"},
 		{"replay --all --reason x --dry-run", "no event matches"},
+		{"dlt list shop.order", "timeout"},
+		{"dlt redrive shop.order --all --yes", "redrive: 1 of 1 done"},
+		{"dlt redrive shop.order --all --again --consumer billing --dry-run", "the inbox of billing has handled 0"},
+		{"dlt purge shop.order --all --yes", "deleted 1 letter"},
 		{"events list", "shop.order"},
 		{"keys list", "no "},
 		{"jobs list", "restore"},
