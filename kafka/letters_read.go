@@ -13,7 +13,7 @@ import (
 
 const (
 	// letterFetchBytes bounds what one answer of a broker holds.
-	letterFetchBytes = 8 << 20
+	letterFetchBytes = 1 << 20
 	// letterPatience is how long a partition may give nothing that has something.
 	letterPatience = 30 * time.Second
 )
@@ -51,7 +51,7 @@ func (l *Letters) Read(ctx context.Context, ranges []operate.LetterRange, fn fun
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		// The end of a transaction has an offset, too: without it a partition that ends with one would never be at its end.
 		kgo.KeepControlRecords(),
-		kgo.FetchMaxWait(500*time.Millisecond), kgo.FetchMaxBytes(letterFetchBytes), kgo.FetchMaxPartitionBytes(letterFetchBytes/4), kgo.MaxConcurrentFetches(1),
+		kgo.FetchMaxWait(500*time.Millisecond), kgo.FetchMaxBytes(letterFetchBytes), kgo.FetchMaxPartitionBytes(letterFetchBytes), kgo.MaxConcurrentFetches(1),
 	)...)
 	if err != nil {
 		return outageError("make a client for", l.cfg.brokerList(), err)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -47,7 +48,8 @@ type RedrivePlan struct {
 	Redriven int64 `json:"redriven"`
 	// Handled is how many of those to be sent the consumer's inbox has handled already: it will skip them. Nil when no consumer was named.
 	Handled *int64 `json:"handled,omitempty"`
-	// Topics are where they would go, Errors why they had failed, the most frequent first; at most 20 and "others".
+	// Topics are where they would go, Errors why they had failed, with numbers and ids left out, the most frequent first; at most 20 and
+	// "others".
 	Topics []TopicCount `json:"topics"`
 	Errors []FailedFor  `json:"errors"`
 	// Refused are those that cannot be sent, by why.
@@ -145,7 +147,10 @@ func (c *redriveCount) add(ctx context.Context, keeper LetterKeeper, r Redrive, 
 	return nil
 }
 
-// errorText is the beginning of an error, for counts.
+// varying are the ids and numbers of an error, two digits and more, as the reasons of jobs leave them out, too.
+var varying = regexp.MustCompile(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9]{2,}`)
+
+// errorText is the beginning of an error without what varies, for counts.
 func errorText(s string) string {
 	if s == "" {
 		return "no error is said"
@@ -155,7 +160,7 @@ func errorText(s string) string {
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most], "") + "…"
 	}
-	return s
+	return varying.ReplaceAllString(s, "…")
 }
 
 func (r Redrive) notes(p RedrivePlan) []string {

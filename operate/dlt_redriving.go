@@ -58,15 +58,14 @@ func (r *redriving) run(ctx context.Context, through []LetterRef) error {
 		}
 		return r.send(ctx, page)
 	})
-	switch {
-	case r.cancelled || errors.Is(err, errRedriveCancelled) || ctx.Err() != nil:
-		r.cancelled = true
-		r.report.Note = "run the same redrive again to go on: what was sent is left out"
-		return nil
-	case err != nil:
-		return fmt.Errorf("%w; run the same redrive again to go on: what was sent is left out", err)
+	const onward = "run the same redrive again to go on: what was sent is left out"
+	if r.cancelled = r.cancelled || errors.Is(err, errRedriveCancelled) || err != nil && ctx.Err() != nil; r.cancelled {
+		r.report.Note, err = onward, nil
 	}
-	return nil
+	if err != nil {
+		err = fmt.Errorf("%w; %s", err, onward)
+	}
+	return err
 }
 
 // send sends a page, and remembers what is in Kafka, whatever else has happened.

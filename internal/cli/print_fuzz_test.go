@@ -72,6 +72,30 @@ func printed(t *testing.T, text string, full bool) map[string]string {
 		a.sayReport(operate.Report{Verb: operate.VerbSkip, Total: 1, Failed: 1, Reasons: []operate.FailedFor{{Text: text, Count: 1}}, Note: "ended: " + text, State: operate.JobCancelled})
 		return nil
 	})
+	letter := operate.DeadLetter{
+		LetterRef: operate.LetterRef{Topic: text}, Key: operate.Bytes(text), EventID: text, Type: text, Form: operate.LetterOfConsumer, Error: text, Consumer: text, Original: &operate.LetterRef{Topic: text, Partition: -1, Offset: -1},
+		Redriven: &operate.Redriven{By: text},
+	}
+	show("3 letters", func(a *app) error {
+		a.now = time.Now
+		return a.printLetters(operate.LetterPage{Letters: []operate.DeadLetter{letter}, Looks: []operate.LetterLook{{Topic: text, To: 1, Next: 1}}}, cells)
+	})
+	show("8 letter", func(a *app) error {
+		return a.printLetter(&operate.LetterRecord{DeadLetter: letter, Headers: []operate.LetterHeader{{Key: text, Value: operate.Bytes(text)}}}, full, true)
+	})
+	failed := []operate.FailedFor{{Text: text, Count: 1}}
+	show("6 redrive plan", func(a *app) error {
+		a.describeRedrive(a.stdout, operate.Redrive{Consumer: text}, operate.RedrivePlan{Letters: 1, Count: 1, Topics: []operate.TopicCount{{Topic: text}}, Errors: failed, Refused: failed, Handled: new(int64), Notes: []string{text}})
+		return nil
+	})
+	show("4 purge plan", func(a *app) error {
+		a.describePurge(a.stdout, operate.LetterPurgePlan{Lost: 1, Partitions: []operate.PurgedPartition{{Topic: text}}, Errors: failed})
+		return nil
+	})
+	show("1 purged", func(a *app) error {
+		a.sayPurged(operate.LetterPurgePlan{Partitions: []operate.PurgedPartition{{Topic: text}}})
+		return nil
+	})
 	return all
 }
 

@@ -8,6 +8,8 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"os"
+	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,6 +18,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outbox-relay/outbox/inbox"
@@ -179,6 +182,76 @@ func TestDeadLettersAreSentBackAndTheirEffectIsThereOnce(t *testing.T) {
 
 	m.want(m.outbox(0, "dlt", "purge", m.topic, "--all", "--yes"), "deleted")
 	m.want(m.outbox(0, "dlt", "list", m.topic), "no letter matches")
+}
+
+// A redrive that is killed goes on when it is run again: every letter is sent, in its order, and no more than a page of them twice for each kill.
+func TestARedriveThatIsKilledGoesOn(t *testing.T) {
+	t.Parallel()
+	const letters, rate, kills = 2000, 1000, 3
+	m := newMailroom(t)
+	for n := range letters {
+		r := m.event(n, 0)
+		r.Topic += "-dlt"
+		r.Headers = append(r.Headers, kgo.RecordHeader{Key: inbox.HeaderOriginalTopic, Value: []byte(m.topic)}, kgo.RecordHeader{Key: inbox.HeaderError, Value: []byte("timeout")})
+		m.produce(r)
+	}
+	remembered := func() int { return m.count(`SELECT count(*) FROM outbox.redriven`) }
+	for range kills {
+		before := remembered()
+		cmd := exec.Command(os.Args[0], "dlt", "redrive", m.topic, "--all", "--rate", fmt.Sprint(rate), "--yes")
+		cmd.Env = append(os.Environ(), commandVariable+"=1", "DATABASE_URL="+m.url, "KAFKA_BROKERS="+strings.Join(brokers, ","))
+		cmd.Stderr = t.Output()
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		await.Until(t, "some letters are sent", func() bool { return remembered() > before })
+		if err := cmd.Process.Kill(); err != nil {
+			t.Fatal(err)
+		}
+		_ = cmd.Wait() // it was killed
+	}
+	before := remembered()
+	if before == 0 || before >= letters {
+		t.Fatalf("%d letters were sent before the last kill", before)
+	}
+	m.want(m.outbox(0, "dlt", "redrive", m.topic, "--all", "--yes"), fmt.Sprintf("redrive: %d of %d done, %d already done", letters-before, letters, before))
+	ends, err := kadm.NewClient(m.client).ListEndOffsets(t.Context(), m.topic)
+	if err != nil {
+		t.Fatal(err)
+	}
+	total := int64(0)
+	ends.Each(func(o kadm.ListedOffset) { total += o.Offset })
+	if total < letters || total > letters+kills*rate/10 {
+		t.Errorf("%d records are there of %d letters: more than a page is sent twice for each kill, or some are lost", total, letters)
+	}
+	reader, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(m.topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close()
+	seen, last, read := map[int]bool{}, map[string]int{}, int64(0)
+	await.Until(t, "the records are read", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		reader.PollFetches(ctx).EachRecord(func(r *kgo.Record) {
+			var p paid
+			if err := json.Unmarshal(r.Value, &p); err != nil {
+				t.Error(err)
+			}
+			// Of a key, the first time of each event comes in the order of the letters.
+			if key := string(r.Key); !seen[p.Seq] && p.Seq < last[key] {
+				t.Errorf("event %d of %s comes first behind %d", p.Seq, key, last[key])
+			} else {
+				last[key] = max(last[key], p.Seq)
+			}
+			seen[p.Seq] = true
+			read++
+		})
+		return read == total
+	})
+	if len(seen) != letters {
+		t.Errorf("%d letters of %d are there", len(seen), letters)
+	}
 }
 
 func bigEndian(n uint64, size int) []byte { return binary.BigEndian.AppendUint64(nil, n)[8-size:] }

@@ -10,14 +10,21 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outbox-relay/outbox/internal/cli"
 	"github.com/outbox-relay/outbox/internal/devkafka"
 )
 
 // brokers is set once, before the first test.
 var brokers []string
 
-// TestMain is a member of a consumer group when the environment says so: the tests start this program again, to kill it.
+// commandVariable makes this program the command outbox.
+const commandVariable = "TEST_OF_COMMAND"
+
+// TestMain is a member of a consumer group, or the command, when the environment says so: the tests start this program again, to kill it.
 func TestMain(m *testing.M) {
+	if os.Getenv(commandVariable) != "" {
+		os.Exit(cli.Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ()))
+	}
 	if os.Getenv(memberVariable) != "" {
 		os.Exit(member())
 	}
