@@ -124,7 +124,10 @@ func (o *office) RedrivenOf(_ context.Context, letters []*LetterRecord) (map[Let
 	return found, nil
 }
 
-func (o *office) MarkRedriven(_ context.Context, letters []*LetterRecord, by string) error {
+func (o *office) MarkRedriven(ctx context.Context, letters []*LetterRecord, by string) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if o.markFails != nil && len(letters) > 0 {
 		return o.markFails
 	}
