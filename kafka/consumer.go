@@ -81,7 +81,6 @@ func (c *Consumer) options(net *network) []kgo.Opt {
 		// What the group has not read, it reads from the start: no record is left out.
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		kgo.RequireStableFetchOffsets(),
 		kgo.DisableAutoCommit(),
 		// A partition that is resumed is asked for when the fetch that is under way has ended.
 		kgo.FetchMaxWait(fetchWait),
