@@ -94,7 +94,7 @@ func (a *app) bulk(cmd *cobra.Command, s *operate.Service, f *bulkFlags, b opera
 			return a.printBulkPlan(b, plan, f.json)
 		}
 		if plan.Count > 0 {
-			if err := a.agree(cmd.InOrStdin(), b, plan); err != nil {
+			if err := a.agree(cmd, b, plan); err != nil {
 				return err
 			}
 		}
@@ -116,34 +116,49 @@ func unasked() error {
 }
 
 // agree shows what would be touched, and asks. A program is told both at once.
-func (a *app) agree(in io.Reader, b operate.Bulk, plan operate.Plan) error {
+func (a *app) agree(cmd *cobra.Command, b operate.Bulk, plan operate.Plan) error {
 	if a.asJSON {
 		return &plannedError{unasked(), plan}
 	}
 	a.describe(a.stderr, b, plan)
-	return a.confirm(in, fmt.Sprintf("%s %s?", titled(string(b.Verb)), thing(b, plan.Count)), "--yes agrees for a script, --dry-run counts only")
+	return a.confirm(cmd, fmt.Sprintf("%s %s?", titled(string(b.Verb)), thing(b, plan.Count)), "--yes agrees for a script, --dry-run counts only")
 }
 
 // confirm asks on a terminal, and fails unless the answer is yes. Elsewhere nobody could answer. advice is for scripts.
-func (a *app) confirm(in io.Reader, question, advice string) error {
-	file, ok := in.(*os.File)
+func (a *app) confirm(cmd *cobra.Command, question, advice string) error {
+	file, ok := cmd.InOrStdin().(*os.File)
 	if !ok || !term.IsTerminal(int(file.Fd())) {
 		return unconfirmed("there is no terminal to ask on: " + advice)
 	}
-	return a.ask(in, question)
+	return a.ask(cmd.Context(), file, question)
 }
 
-func (a *app) ask(in io.Reader, question string) error {
+// ask waits for a line. An interrupt is a no: the reader is left behind, for the process ends.
+func (a *app) ask(ctx context.Context, in io.Reader, question string) error {
 	fmt.Fprintf(a.stderr, "%s [y/N] ", question)
-	answer, err := bufio.NewReader(in).ReadString('\n')
-	if err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("read the answer: %w", err)
+	type reply struct {
+		text string
+		err  error
 	}
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
-		return nil
+	replies := make(chan reply, 1)
+	go func() {
+		text, err := bufio.NewReader(in).ReadString('\n')
+		replies <- reply{text, err}
+	}()
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(a.stderr)
+		return unconfirmed("it was interrupted")
+	case r := <-replies:
+		if r.err != nil && !errors.Is(r.err, io.EOF) {
+			return fmt.Errorf("read the answer: %w", r.err)
+		}
+		switch strings.ToLower(strings.TrimSpace(r.text)) {
+		case "y", "yes":
+			return nil
+		}
+		return unconfirmed("--yes answers for a script")
 	}
-	return unconfirmed("--yes answers for a script")
 }
 
 func titled(verb string) string { return strings.ToUpper(verb[:1]) + verb[1:] }

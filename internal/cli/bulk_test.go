@@ -2,6 +2,8 @@ package cli
 
 import (
 	"bytes"
+	"context"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +17,7 @@ func TestOnlyAYesAgrees(t *testing.T) {
 		var errs bytes.Buffer
 		a := &app{stderr: &errs}
 		got := exitOK
-		if err := a.ask(strings.NewReader(answer), "Skip 30 events?"); err != nil {
+		if err := a.ask(t.Context(), strings.NewReader(answer), "Skip 30 events?"); err != nil {
 			got = exitCode(err)
 		}
 		if got != want || errs.String() != "Skip 30 events? [y/N] " {
@@ -55,5 +57,18 @@ func TestAPlanAndAReportDoNotSteerTheTerminal(t *testing.T) {
 	a.sayReport(operate.Report{Total: 1, Failed: 1, Reasons: []operate.FailedFor{{Text: bad, Count: 1}}})
 	if strings.ContainsAny(out.String(), "\x1b\r") {
 		t.Errorf("printed %q", out.String())
+	}
+}
+
+// One Ctrl-C at a question ends the command, and nothing is changed.
+func TestAnInterruptedQuestionIsANo(t *testing.T) {
+	t.Parallel()
+	in, end := io.Pipe()
+	defer func() { _ = end.Close() }()
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupt()
+	err := (&app{stderr: io.Discard}).ask(ctx, in, "Skip 30 events?")
+	if operate.CodeOf(err) != operate.CodeUnconfirmed || !strings.Contains(err.Error(), "nothing was changed") {
+		t.Errorf("the answer is %v", err)
 	}
 }

@@ -100,7 +100,7 @@ func (a *app) runDLTPurge(cmd *cobra.Command, f *dltPurgeFlags, args []string) e
 		return a.printPurged(plan, nil, f.json)
 	}
 	c := operate.LetterPurgeConfirmed{Letters: plan.Letters, Lost: plan.Lost, Plan: &plan}
-	if err := a.agreePurge(cmd.InOrStdin(), f, plan); err != nil {
+	if err := a.agreePurge(cmd, f, plan); err != nil {
 		return err
 	}
 	purged, err := s.PurgeLetters(ctx, f.actor(), p, c, k, bar.show)
@@ -109,7 +109,7 @@ func (a *app) runDLTPurge(cmd *cobra.Command, f *dltPurgeFlags, args []string) e
 }
 
 // agreePurge asks, unless the number of the letters that would be lost was named.
-func (a *app) agreePurge(in io.Reader, f *dltPurgeFlags, plan operate.LetterPurgePlan) error {
+func (a *app) agreePurge(cmd *cobra.Command, f *dltPurgeFlags, plan operate.LetterPurgePlan) error {
 	advice := "--yes agrees for a script, --dry-run counts only"
 	if plan.Lost > 0 {
 		advice = fmt.Sprintf("%s that nobody has sent back would be lost: outbox dlt redrive sends letters back; --yes --lose %d agrees for a script, --dry-run counts only", plural(int(plan.Lost), "letter"), plan.Lost)
@@ -129,7 +129,7 @@ func (a *app) agreePurge(in io.Reader, f *dltPurgeFlags, plan operate.LetterPurg
 	if plan.Lost > 0 {
 		question = fmt.Sprintf("Delete %s, and lose %d of them?", plural(int(plan.Letters), "letter"), plan.Lost)
 	}
-	return a.confirm(in, question, advice)
+	return a.confirm(cmd, question, advice)
 }
 
 // withPlan says what would be done beside a refusal.

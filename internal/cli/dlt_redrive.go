@@ -132,7 +132,7 @@ func (a *app) runRedrive(cmd *cobra.Command, f *redriveFlags, args []string) err
 			a.describeRedrive(a.stdout, r, plan)
 			return nil
 		case plan.Count > 0:
-			if err := a.agreeRedrive(cmd.InOrStdin(), r, plan); err != nil {
+			if err := a.agreeRedrive(cmd, r, plan); err != nil {
 				return err
 			}
 		}
@@ -143,12 +143,12 @@ func (a *app) runRedrive(cmd *cobra.Command, f *redriveFlags, args []string) err
 	return a.printReport(report, err, f.json)
 }
 
-func (a *app) agreeRedrive(in io.Reader, r operate.Redrive, plan operate.RedrivePlan) error {
+func (a *app) agreeRedrive(cmd *cobra.Command, r operate.Redrive, plan operate.RedrivePlan) error {
 	if a.asJSON {
 		return &plannedError{unasked(), plan}
 	}
 	a.describeRedrive(a.stderr, r, plan)
-	return a.confirm(in, fmt.Sprintf("Send %s back?", plural(int(plan.Count), "letter")), "--yes agrees for a script, --dry-run counts only")
+	return a.confirm(cmd, fmt.Sprintf("Send %s back?", plural(int(plan.Count), "letter")), "--yes agrees for a script, --dry-run counts only")
 }
 
 // describeRedrive says what would be sent.

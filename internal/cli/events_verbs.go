@@ -125,7 +125,7 @@ func (a *app) act(cmd *cobra.Command, s *operate.Service, f *bulkFlags, act oper
 	text, err := s.Act(cmd.Context(), f.actor(), act)
 	if plan, asks := operate.PlanOf(err); asks {
 		b := operate.Bulk{Verb: act.Verb, Events: &operate.EventFilter{}}
-		if err := a.agree(cmd.InOrStdin(), b, plan); err != nil {
+		if err := a.agree(cmd, b, plan); err != nil {
 			return err
 		}
 		act.Overtaking = true

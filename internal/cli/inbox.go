@@ -158,9 +158,12 @@ func (a *app) runForget(cmd *cobra.Command, f *forgetFlags, r operate.Forget) er
 	if f.dryRun || n == 0 {
 		return a.printForgotten(f, "would forget", forgotten{r.Consumer, n, capped})
 	}
+	if !f.yes && f.json {
+		return unasked()
+	}
 	if !f.yes {
 		fmt.Fprintf(a.stderr, "%s events are forgotten by %s: those that come again are handled again\n", counted(n, capped), printable(r.Consumer))
-		if err := a.confirm(cmd.InOrStdin(), "Go on?", "--yes agrees for a script, --dry-run counts only"); err != nil {
+		if err := a.confirm(cmd, "Go on?", "--yes agrees for a script, --dry-run counts only"); err != nil {
 			return err
 		}
 	}

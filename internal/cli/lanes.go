@@ -147,7 +147,7 @@ func (a *app) setLanes(cmd *cobra.Command, db *database, n int, confirmed bool, 
 		return unconfirmed("with --json nothing is asked: --yes agrees")
 	}
 	if !confirmed {
-		if err := a.confirm(cmd.InOrStdin(), fmt.Sprintf("Change %s from %s to %d?", db.table, plural(len(before), "lane"), n), "--yes agrees for a script"); err != nil {
+		if err := a.confirm(cmd, fmt.Sprintf("Change %s from %s to %d?", db.table, plural(len(before), "lane"), n), "--yes agrees for a script"); err != nil {
 			return err
 		}
 	}

@@ -138,7 +138,7 @@ func (a *app) runPrune(cmd *cobra.Command, f *pruneFlags, request operate.Prune)
 		if err := a.printPrunePlan(a.stderr, f.table, request, plan); err != nil {
 			return err
 		}
-		if err := a.confirm(cmd.InOrStdin(), "Go on?", "--yes agrees for a script, --dry-run counts only"); err != nil {
+		if err := a.confirm(cmd, "Go on?", "--yes agrees for a script, --dry-run counts only"); err != nil {
 			return err
 		}
 	}
