@@ -2,8 +2,11 @@ package kafka
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outbox-relay/outbox/operate"
@@ -49,11 +52,26 @@ func (r *Replayer) Republish(ctx context.Context, events []operate.Settled, mark
 			Payload: e.Payload, Headers: e.Headers, CreatedAt: e.CreatedAt,
 		}
 	}
-	return r.send(ctx, out, func(done func(*relay.Event, error)) *call {
+	errs, lost = r.send(ctx, out, func(done func(*relay.Event, error)) *call {
 		c := newCall(out, done)
 		c.mark(HeaderReplay, mark)
 		return c
 	})
+	for i, err := range errs {
+		errs[i] = withMark(err, mark)
+	}
+	return errs, lost
+}
+
+// withMark says of a record that is too large what the header has to do with it: a limit that was enough for the relay may not be enough for a replay.
+func withMark(err error, mark string) error {
+	p, ok := errors.AsType[*relay.PublishError](err)
+	if !ok || p.Code != kerr.MessageTooLarge.Message {
+		return err
+	}
+	marked := *p
+	marked.Err = fmt.Errorf("%w; %d bytes of that are the header %s, which the relay's record has not", p.Err, lengthAnd(len(HeaderReplay))+lengthAnd(len(mark)), HeaderReplay)
+	return &marked
 }
 
 // send publishes a call of the events, and returns when each is answered.

@@ -3,11 +3,14 @@ package kafka
 import (
 	"context"
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outbox-relay/outbox/operate"
 	"github.com/outbox-relay/outbox/relay"
@@ -89,6 +92,26 @@ func TestAReplayTellsWhatFailedAndWhatItHeldBack(t *testing.T) {
 	}
 	if want := []string{"", "event MESSAGE_TOO_LARGE", "held HELD_BEHIND_ANOTHER", "", "topic UNKNOWN_TOPIC_OR_PARTITION"}; lost != nil || fmt.Sprint(got) != fmt.Sprint(want) {
 		t.Errorf("outcomes %q, %v; want %q: a topic that is gone is not made again", got, lost, want)
+	}
+	if text := fmt.Sprint(errs[1]); !strings.HasSuffix(text, "; 18 bytes of that are the header x-outbox-replay, which the relay's record has not") {
+		t.Errorf("what is too large says nothing of the header: %s", text)
+	}
+}
+
+// What a plan says is the most that any record grows by, with the longest id of a job, where the lengths before it grow too.
+func TestAReplayMakesRecordsLargerByWhatItsPlanSays(t *testing.T) {
+	t.Parallel()
+	most := 0
+	for _, headers := range []int{0, 63} {
+		for size := range 20_000 {
+			r := kgo.Record{Value: make([]byte, size), Headers: make([]kgo.RecordHeader, headers)}
+			before := recordSize(&r)
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: HeaderReplay, Value: []byte(strconv.FormatInt(math.MaxInt64, 10))})
+			most = max(most, recordSize(&r)-before)
+		}
+	}
+	if most != operate.MaxReplayMark {
+		t.Errorf("a record grows by up to %d bytes, and plans say %d", most, operate.MaxReplayMark)
 	}
 }
 

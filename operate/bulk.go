@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -246,7 +247,7 @@ func (s *Service) planNamed(ctx context.Context, b Bulk) (Bulk, Plan, error) {
 		return b, Plan{}, fmt.Errorf("look for the events: %w", err)
 	}
 	var p Plan
-	topics, refused := map[string]int64{}, map[string]int64{}
+	topics, refused := map[string]int64{}, map[string][]string{}
 	b.Only = []Target{}
 	for _, t := range found {
 		if t.alreadyDone(b.Verb) {
@@ -254,7 +255,7 @@ func (s *Service) planNamed(ctx context.Context, b Bulk) (Bulk, Plan, error) {
 			continue
 		}
 		if why := t.refused(b.Verb); why != "" {
-			refused[why]++
+			refused[why] = append(refused[why], strconv.FormatInt(t.ID, 10))
 			continue
 		}
 		b.Only = append(b.Only, t)
@@ -264,8 +265,21 @@ func (s *Service) planNamed(ctx context.Context, b Bulk) (Bulk, Plan, error) {
 		p.Missing = append(p.Missing, r.String())
 	}
 	slices.SortFunc(b.Only, func(a, b Target) int { return cmp.Compare(a.ID, b.ID) })
-	p.Count, p.Topics, p.Refused = int64(len(b.Only)), topicCounts(topics), failures(refused)
+	p.Count, p.Topics, p.Refused = int64(len(b.Only)), topicCounts(topics), refusals(refused)
 	return b, p, nil
+}
+
+// refusals are why events cannot, the most frequent first, with the ids of the first.
+func refusals(ids map[string][]string) []FailedFor {
+	counts := make(map[string]int64, len(ids))
+	for why, named := range ids {
+		counts[why] = int64(len(named))
+	}
+	list := failures(counts)
+	for i, f := range list {
+		list[i].IDs = ids[f.Text][:min(len(ids[f.Text]), mostNamed)]
+	}
+	return list
 }
 
 // alreadyDone tells that nothing is left to do.
@@ -308,6 +322,7 @@ func (b Bulk) notes() []string {
 		return []string{
 			"consumers that keep an inbox skip what they have handled, by its id, unless their inbox has forgotten it; the others handle it again",
 			"replayed events come behind those of their keys that were published since",
+			fmt.Sprintf("the header x-outbox-replay makes each record up to %d bytes larger than the relay's was: a max.message.bytes that is exactly a topic's largest record is too low", MaxReplayMark),
 		}
 	case VerbRestore:
 		var notes []string
@@ -389,25 +404,23 @@ func (s *Service) runBulk(ctx context.Context, a Actor, b Bulk, c Confirmed, pro
 }
 
 func (s *Service) runJob(ctx context.Context, a Actor, audit int64, b Bulk, p Plan, progress func(Progress), work func(context.Context, Bulk, *job) error) (Report, error) {
-	named := Report{Verb: b.Verb, State: JobDone, AlreadyDone: p.AlreadyDone, NotFound: int64(len(p.Missing)), Missing: p.Missing, Reasons: []FailedFor{}}
-	for _, f := range p.Refused {
-		named.Failed += f.Count
-	}
-	named.Total = named.AlreadyDone + named.NotFound + named.Failed
-	named.Reasons = append(named.Reasons, p.Refused...)
 	if p.Count == 0 {
-		return named, nil
+		return p.decided(b.Verb), nil
 	}
 	j, err := s.startJob(ctx, a, audit, b, p, progress)
 	if err != nil {
 		return Report{}, err
 	}
 	defer j.keepSeen(ctx)()
-	r, err := j.end(ctx, work(ctx, b, j))
-	r.Total += named.Total
-	r.AlreadyDone += named.AlreadyDone
-	r.NotFound += named.NotFound
-	r.Failed += named.Failed
-	r.Reasons = append(r.Reasons, named.Reasons...)
-	return r, err
+	return j.end(ctx, work(ctx, b, j))
+}
+
+// decided reports what is named and needs nothing, cannot, or is not there: no job has to do anything about it, but it counts in the job that does the rest.
+func (p Plan) decided(v Verb) Report {
+	r := Report{Verb: v, State: JobDone, AlreadyDone: p.AlreadyDone, NotFound: int64(len(p.Missing)), Missing: p.Missing, Reasons: append([]FailedFor{}, p.Refused...)}
+	for _, f := range p.Refused {
+		r.Failed += f.Count
+	}
+	r.Total = r.AlreadyDone + r.NotFound + r.Failed
+	return r
 }

@@ -329,9 +329,9 @@ func (s *Service) redrive(ctx context.Context, a Actor, audit int64, r Redrive, 
 		return Report{}, fmt.Errorf("write down the job; nothing was sent: %w", err)
 	}
 	j := &job{
-		store: s.store, id: id, progress: progress, reasons: map[string]int64{}, reported: time.Now(),
+		store: s.store, id: id, progress: progress, reasons: reasons{}, reported: time.Now(),
 		report: Report{Job: id, Verb: VerbRedrive, Total: p.Letters},
 	}
 	defer j.keepSeen(ctx)()
-	return j.end(ctx, (&redriving{job: j, redrive: r, by: a.Name, kafka: k, keeper: keeper, way: newWay(r, k), held: map[heldLetter]struct{}{}, due: time.Now()}).run(ctx, p.Through))
+	return j.end(ctx, (&redriving{job: j, redrive: r, by: a.Name, kafka: k, keeper: keeper, way: newWay(r, k), held: map[heldLetter]struct{}{}}).run(ctx, p.Through))
 }

@@ -18,7 +18,7 @@ type redriving struct {
 	way     *way
 	// held are the keys of which a letter has failed.
 	held map[heldLetter]struct{}
-	// due is when the next page may go out by the rate.
+	// due is when the next page may go out by the rate; zero before the first.
 	due time.Time
 }
 
@@ -129,8 +129,11 @@ func (r *redriving) free(letters []Resent) []Resent {
 	return free
 }
 
-// pace rests as long as n letters take by the rate.
+// pace rests as long as n letters take by the rate, from the end of the first page on.
 func (r *redriving) pace(ctx context.Context, n int) {
+	if r.due.IsZero() {
+		r.due = time.Now()
+	}
 	if late := time.Now().Add(-catchUp); r.due.Before(late) {
 		r.due = late
 	}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"time"
 )
@@ -21,8 +20,6 @@ const (
 	reportEvery = 500 * time.Millisecond
 	// seenEvery is how often it is written down that somebody runs it, whatever it waits for.
 	seenEvery = 5 * time.Second
-	// mostReasons bounds the list of reasons in a report; the rest is counted together.
-	mostReasons = 20
 )
 
 // Progress is how far a job is.
@@ -36,6 +33,8 @@ type Progress struct {
 type FailedFor struct {
 	Text  string `json:"text"`
 	Count int64  `json:"count"`
+	// IDs are the first 100 of them where they were named one by one and refused; nil elsewhere.
+	IDs []string `json:"ids,omitempty"`
 }
 
 // The states of a job that has ended.
@@ -52,7 +51,7 @@ type Report struct {
 	Verb Verb  `json:"verb"`
 	// State is [JobDone], [JobCancelled] or [JobFailed]: a job is done even when some of it failed.
 	State string `json:"state"`
-	// Total is how many were confirmed.
+	// Total is how many were confirmed, and those that were named and need nothing, cannot, or are not there.
 	Total int64 `json:"total"`
 	Done  int64 `json:"done"`
 	// AlreadyDone are those where somebody else was quicker, or that were named and need nothing.
@@ -62,8 +61,13 @@ type Report struct {
 	NotFound int64 `json:"not_found"`
 	// Untouched are those that a cancelled or failed job has left as they were.
 	Untouched int64 `json:"untouched"`
-	// Reasons are why some failed, the most frequent first, with numbers and ids left out of the texts; at most 20 and "other reasons".
+	// Reasons are why some failed, the most frequent first; at most 20 and "other reasons". Those that differ in numbers and ids only are one: what differs is left out of the
+	// text, but of sizes in bytes it has the largest.
 	Reasons []FailedFor `json:"reasons"`
+	// FailedIDs are, of a replay, the ids of the first 100 events that were tried and failed, in their order, and MoreFailedIDs counts those behind them. Again says how to replay them.
+	FailedIDs     []string `json:"failed_ids,omitempty"`
+	MoreFailedIDs int64    `json:"more_failed_ids,omitempty"`
+	Again         string   `json:"again,omitempty"`
 	// Missing are the ids that were named and that nothing has.
 	Missing []string `json:"missing,omitempty"`
 	// LastID is the id up to which a replay that was cancelled has tried everything; 0 when it got nowhere, and of other verbs.
@@ -74,10 +78,13 @@ type Report struct {
 
 // job is one that runs.
 type job struct {
-	store    Store
-	id       int64
-	report   Report
-	reasons  map[string]int64
+	store   Store
+	id      int64
+	report  Report
+	reasons reasons
+	// planned is how many there are to do: the rest of the report's total was decided by the plan. refused is why, of those that it refused.
+	planned  int64
+	refused  []FailedFor
 	progress func(Progress)
 	reported time.Time
 	// place says how to go on if this process ends without a word; "" where the requests tell.
@@ -87,16 +94,19 @@ type job struct {
 }
 
 func (s *Service) startJob(ctx context.Context, actor Actor, audit int64, b Bulk, p Plan, progress func(Progress)) (*job, error) {
-	id, err := s.store.StartJob(ctx, JobStart{Audit: audit, Verb: b.Verb, Filter: b.filter(), Actor: actor.Name, Reason: b.Reason, Total: p.Count})
+	report := p.decided(b.Verb)
+	report.Total += p.Count
+	id, err := s.store.StartJob(ctx, JobStart{Audit: audit, Verb: b.Verb, Filter: b.filter(), Actor: actor.Name, Reason: b.Reason, Total: report.Total})
 	if err != nil {
 		return nil, fmt.Errorf("write down the job; nothing was changed: %w", err)
 	}
 	if progress == nil {
 		progress = func(Progress) {}
 	}
+	report.Job = id
 	return &job{
-		store: s.store, id: id, progress: progress, reasons: map[string]int64{}, reported: time.Now(),
-		report: Report{Job: id, Verb: b.Verb, Total: p.Count, Missing: p.Missing},
+		store: s.store, id: id, progress: progress, reasons: reasons{}, reported: time.Now(),
+		report: report, planned: p.Count, refused: p.Refused,
 	}, nil
 }
 
@@ -116,17 +126,10 @@ func (j *job) keepSeen(ctx context.Context) (stop func()) {
 	}
 }
 
-// numbers are the parts of a reason in which two that are alike may differ: ids, and numbers. A digit that is part of a name is none.
-var numbers = regexp.MustCompile(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9]{2,}|\b[0-9]\b`)
-
 // failed counts failures of one reason, whatever numbers are in it.
 func (j *job) failed(reason string, n int64) {
 	j.report.Failed += n
-	reason = numbers.ReplaceAllString(reason, "…")
-	if _, known := j.reasons[reason]; !known && len(j.reasons) >= mostReasons {
-		reason = "other reasons"
-	}
-	j.reasons[reason] += n
+	j.reasons.add(reason, n)
 }
 
 // step tells how far it is, with what is counted but not yet folded into the report. It writes that down now and then, and learns there whether it is cancelled.
@@ -165,7 +168,7 @@ func (j *job) end(ctx context.Context, cause error) (Report, error) {
 		r.State = JobDone
 		r.NotFound += rest
 	}
-	r.Reasons = failures(j.reasons)
+	r.Reasons = append(j.reasons.list(), j.refused...)
 	j.progress(Progress{Job: j.id, Total: r.Total, Done: r.Done + r.AlreadyDone, Failed: r.Failed})
 	err := j.store.EndJob(ctx, j.id, r.Done+r.AlreadyDone, r.Failed, r.State, r.summary())
 	if err != nil && cause == nil {
@@ -174,11 +177,11 @@ func (j *job) end(ctx context.Context, cause error) (Report, error) {
 	return *r, cause
 }
 
-// failures are the reasons, the most frequent first.
+// failures are counts of texts, the most frequent first.
 func failures(reasons map[string]int64) []FailedFor {
 	list := make([]FailedFor, 0, len(reasons))
 	for text, n := range reasons {
-		list = append(list, FailedFor{text, n})
+		list = append(list, FailedFor{Text: text, Count: n})
 	}
 	slices.SortFunc(list, func(a, b FailedFor) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Text, b.Text)) })
 	return list
@@ -198,8 +201,10 @@ func (r *Report) summary() string {
 	if len(r.Reasons) > 0 {
 		text += "; " + r.Reasons[0].Text
 	}
-	if r.Note != "" {
-		text += "; " + r.Note
+	for _, onward := range []string{r.Note, r.Again} {
+		if onward != "" {
+			text += "; " + onward
+		}
 	}
 	return text
 }
@@ -244,11 +249,11 @@ func (a *asking) run(ctx context.Context) error {
 	}
 }
 
-func (a *asking) finished() bool { return a.next.End || a.asked >= a.report.Total }
+func (a *asking) finished() bool { return a.next.End || a.asked >= a.planned }
 
 // turn writes requests if there is room, and looks at the outcomes. It tells whether something moved.
 func (a *asking) turn(ctx context.Context) (moved bool, err error) {
-	if room := min(askAtOnce, a.report.Total-a.asked); room > 0 && !a.next.End && a.waiting() <= openAtMost-askAtOnce {
+	if room := min(askAtOnce, a.planned-a.asked); room > 0 && !a.next.End && a.waiting() <= openAtMost-askAtOnce {
 		asked, err := a.store.AskMatching(ctx, a.id, a.bulk, a.by, a.next, int(room))
 		if err != nil {
 			return false, fmt.Errorf("write requests: %w", err)

@@ -38,6 +38,10 @@ type crowd struct {
 	whileAsked       func()
 	place            string
 	replayable       bool
+	found            []Target
+	missing          []Ref
+	total            int64
+	note             string
 }
 
 func (c *crowd) StartAudit(_ context.Context, a AuditStart) (int64, error) {
@@ -50,7 +54,10 @@ func (c *crowd) EndAudit(ctx context.Context, _, affected, job int64, outcome st
 	return ctx.Err()
 }
 
-func (c *crowd) StartJob(context.Context, JobStart) (int64, error) { return 7, nil }
+func (c *crowd) StartJob(_ context.Context, j JobStart) (int64, error) {
+	c.total = j.Total
+	return 7, nil
+}
 
 func (c *crowd) Pauses(context.Context, time.Duration) ([]Pause, error) { return nil, nil }
 
@@ -65,7 +72,8 @@ func (c *crowd) ReportJob(_ context.Context, _, _, _ int64, note string) (bool, 
 	return c.cancelled, nil
 }
 
-func (c *crowd) EndJob(ctx context.Context, _, done, failed int64, state, _ string) error {
+func (c *crowd) EndJob(ctx context.Context, _, done, failed int64, state, note string) error {
+	c.note = note
 	c.ended = append(c.ended, fmt.Sprintf("job: %d, %d, %s", done, failed, state))
 	return ctx.Err()
 }
@@ -123,6 +131,9 @@ func (c *crowd) Settled(_ context.Context, _ Bulk, at Cursor, limit int) (Settle
 }
 
 func (c *crowd) Find(context.Context, []Ref) ([]Target, []Ref, error) {
+	if c.found != nil {
+		return c.found, c.missing, nil
+	}
 	if c.replayable {
 		return []Target{{ID: 1, State: StatePublished}}, nil, nil
 	}
@@ -465,12 +476,12 @@ func TestARestoreOfWhatIsInADeadLetterTopicAsksFirst(t *testing.T) {
 
 func TestManyReasonsAreCountedTogether(t *testing.T) {
 	t.Parallel()
-	j := &job{reasons: map[string]int64{}}
+	j := &job{reasons: reasons{}}
 	for i := range 50 {
 		j.failed("reason "+string(rune('A'+i)), 2)
 	}
-	list := failures(j.reasons)
-	if j.report.Failed != 100 || len(list) != mostReasons+1 || list[0] != (FailedFor{"other reasons", 60}) {
+	list := j.reasons.list()
+	if j.report.Failed != 100 || len(list) != mostReasons+1 || list[0].Text != "other reasons" || list[0].Count != 60 {
 		t.Errorf("%d failed, %d reasons, the first %+v", j.report.Failed, len(list), list[0])
 	}
 }
@@ -478,19 +489,19 @@ func TestManyReasonsAreCountedTogether(t *testing.T) {
 // Of a replay each record has another size: that is one reason.
 func TestReasonsThatDifferInNumbersAreOne(t *testing.T) {
 	t.Parallel()
-	j := &job{reasons: map[string]int64{}}
+	j := &job{reasons: reasons{}}
 	// Small ids are no reasons of their own either.
 	for i := range 12 {
 		j.failed(fmt.Sprintf("event (id %d) of topic v2.orders waits", i), 1)
 	}
-	if list := failures(j.reasons); len(list) != 1 || list[0] != (FailedFor{"event (id …) of topic v2.orders waits", 12}) {
+	if list := j.reasons.list(); len(list) != 1 || list[0].Text != "event (id …) of topic v2.orders waits" || list[0].Count != 12 {
 		t.Errorf("reasons of small ids %+v", list)
 	}
-	j = &job{reasons: map[string]int64{}}
+	j = &job{reasons: reasons{}}
 	for i := range 50 {
 		j.failed(fmt.Sprintf("event 0190f6c2-7d1e-7a55-8f0e-2f3c9a3d5b%d: the record has %d bytes", 10+i, 1000+i), 1)
 	}
-	if list := failures(j.reasons); len(list) != 1 || list[0] != (FailedFor{"event …: the record has … bytes", 50}) {
+	if list := j.reasons.list(); len(list) != 1 || list[0].Text != "event …: the record has up to 1049 bytes" || list[0].Count != 50 {
 		t.Errorf("reasons %+v", list)
 	}
 }

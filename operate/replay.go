@@ -26,6 +26,9 @@ const (
 	MaxReplayRate     = 1_000_000
 )
 
+// MaxReplayMark is by how many bytes the header x-outbox-replay makes a record larger at most: 17 and the digits of the job's id, and one more in each of the lengths that Kafka writes before it.
+const MaxReplayMark = 38
+
 // Replay publishes settled events again, under their ids, in the order of their ids, marked by the header x-outbox-replay with the id of the job. It
 // runs in the caller's process, as a job. What is paused is not published again either: a paused source or topic refuses or ends it, with [CodeConflict], and events of paused keys
 // fail. rate is in events a second; 0 is [DefaultReplayRate]. Unpublished events are never touched.
@@ -44,7 +47,7 @@ func (s *Service) Replay(ctx context.Context, a Actor, b Bulk, rate int, c Confi
 			return fmt.Errorf("nothing was published: %w", err)
 		}
 		defer p.Close()
-		return (&replaying{job: j, bulk: b, publisher: p, rate: rate, due: time.Now()}).run(ctx)
+		return (&replaying{job: j, bulk: b, publisher: p, rate: rate}).run(ctx)
 	})
 }
 
@@ -54,8 +57,11 @@ type replaying struct {
 	bulk      Bulk
 	publisher Publisher
 	rate      int
-	// due is when the next page may go out by the rate.
+	// due is when the next page may go out by the rate; zero before the first.
 	due time.Time
+	// page are the events of the page that failed, missed those of all pages before.
+	page   []int64
+	missed unreplayed
 	// sent counts what was tried; last is the id up to which everything was.
 	sent, last int64
 	// pauses are what was paused when it was last looked at.
@@ -68,18 +74,18 @@ func (r *replaying) pageOf() int { return min(max(r.rate/10, 1), 500) }
 
 func (r *replaying) run(ctx context.Context) error {
 	defer func() {
-		if r.cancelled && r.last != 0 && r.sent < r.report.Total {
+		if r.cancelled && r.last != 0 && r.sent < r.planned {
 			r.report.LastID, r.report.Note = r.last, r.howToGoOn()
 		}
 	}()
-	for at := (Cursor{}); !at.End && r.sent < r.report.Total; {
+	for at := (Cursor{}); !at.End && r.sent < r.planned; {
 		if ctx.Err() != nil {
 			r.cancelled = true
 		}
 		if r.cancelled {
 			return nil
 		}
-		page, err := r.store.Settled(ctx, r.bulk, at, int(min(int64(r.pageOf()), r.report.Total-r.sent)))
+		page, err := r.store.Settled(ctx, r.bulk, at, int(min(int64(r.pageOf()), r.planned-r.sent)))
 		if ctx.Err() != nil {
 			continue
 		}
@@ -99,8 +105,12 @@ func (r *replaying) run(ctx context.Context) error {
 // catchUp is how much of the time that a page has lost may be made up for.
 const catchUp = time.Second
 
-// pace rests as long as n events take by the rate. What brokers that did not answer for a minute have cost is not made up for: the rate is there to spare the consumers.
+// pace rests as long as n events take by the rate. What brokers that did not answer for a minute have cost is not made up for: the rate is there to spare the consumers. Nor is
+// what the first page has cost, with which a client gets to know the topics: time counts from its end.
 func (r *replaying) pace(ctx context.Context, n int64) {
+	if r.due.IsZero() {
+		r.due = time.Now()
+	}
 	if late := time.Now().Add(-catchUp); r.due.Before(late) {
 		r.due = late
 	}
@@ -109,11 +119,12 @@ func (r *replaying) pace(ctx context.Context, n int64) {
 }
 
 func (r *replaying) publish(ctx context.Context, events []Settled) error {
+	r.page = nil
 	free, tried, stop := r.unpaused(ctx, events)
 	errs, lost := r.publisher.Republish(ctx, free, strconv.FormatInt(r.id, 10))
-	for _, err := range errs {
+	for i, err := range errs {
 		if err != nil {
-			r.failed(err.Error(), 1)
+			r.failedEvent(free[i].ID, err.Error())
 		} else {
 			r.report.Done++
 		}
@@ -128,6 +139,7 @@ func (r *replaying) publish(ctx context.Context, events []Settled) error {
 	}
 	if tried > 0 {
 		r.last = events[tried-1].ID
+		r.nameFailed()
 		r.place = r.ifKilled()
 	}
 	if stop != nil {
@@ -147,7 +159,11 @@ func (r *replaying) howToGoOn() string {
 
 // ifKilled is for who finds a job whose process was killed: it may have done more than it has written down.
 func (r *replaying) ifKilled() string {
-	return fmt.Sprintf("everything up to id %d was tried, and some behind it may be: go on with %s", r.last, r.rest())
+	text := fmt.Sprintf("everything up to id %d was tried, and some behind it may be: go on with %s", r.last, r.rest())
+	if r.report.Again != "" {
+		text += "; " + r.report.Again
+	}
+	return text
 }
 
 // rest names the events behind the last that were tried.

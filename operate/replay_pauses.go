@@ -80,7 +80,7 @@ func (r *replaying) unpaused(ctx context.Context, events []Settled) (free []Sett
 			return free, i, r.pauses[at].refusal()
 		}
 		if slices.ContainsFunc(r.pauses, func(p Pause) bool { return p.scope() == Scope{ScopeKey, e.Topic, e.PartitionKey} }) {
-			r.failed("its key is paused: outbox resume key, and replay it then", 1)
+			r.failedEvent(e.ID, "its key is paused: outbox resume key, and replay it then")
 		} else {
 			free = append(free, e)
 		}

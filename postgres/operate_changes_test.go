@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -123,7 +124,7 @@ func TestNamedEventsAreToldApart(t *testing.T) {
 	r := mustRun(t, s, operate.Bulk{Verb: operate.VerbSkip, Events: &operate.EventFilter{Refs: refs}, Reason: "x"})
 	same(t, "skipped", counted(r), "total 4: 2 done, 0 already, 1 failed, 1 not found, 0 untouched; done")
 	same(t, "missing", r.Missing, []string{unknown.String()})
-	same(t, "reasons", r.Reasons, []operate.FailedFor{{Text: "it is published already: outbox replay publishes it again", Count: 1}})
+	same(t, "reasons", r.Reasons, []operate.FailedFor{{Text: "it is published already: outbox replay publishes it again", Count: 1, IDs: []string{strconv.FormatInt(ids[0], 10)}}})
 	r = mustRun(t, s, operate.Bulk{Verb: operate.VerbRestore, Events: &operate.EventFilter{Refs: refs[:3]}})
 	same(t, "restored", counted(r), "total 2: 1 done, 1 already, 0 failed, 0 not found, 0 untouched; done")
 }
@@ -472,7 +473,7 @@ func TestAReplayPublishesSettledEventsAgainInTheOrderOfTheirIDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, "named", counted(r), "total 5: 2 done, 0 already, 1 failed, 2 not found, 0 untouched; done")
-	same(t, "reasons", fmt.Sprint(r.Reasons), "[{it is not published yet: only settled events are replayed 1}]")
+	same(t, "reasons", fmt.Sprint(r.Reasons), fmt.Sprintf("[{it is not published yet: only settled events are replayed 1 [%d]}]", want[0]-1))
 	same(t, "in order", fmt.Sprint(p.events[0].ID, p.events[1].ID), fmt.Sprint(want[0], want[1]))
 }
 

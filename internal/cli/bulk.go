@@ -190,7 +190,7 @@ func (a *app) describe(out io.Writer, b operate.Bulk, p operate.Plan) {
 		fmt.Fprintf(out, "  %d named need nothing any more\n", p.AlreadyDone)
 	}
 	for _, r := range p.Refused {
-		fmt.Fprintf(out, "  %d named cannot: %s\n", r.Count, printable(r.Text))
+		fmt.Fprintf(out, "  %d named cannot: %s%s\n", r.Count, printable(r.Text), ofIDs(r.IDs))
 	}
 	if len(p.Missing) > 0 {
 		fmt.Fprintf(out, "  %d named are not there: %s\n", len(p.Missing), someOf(p.Missing))
@@ -283,14 +283,29 @@ func (a *app) sayReport(r operate.Report) {
 	}
 	fmt.Fprintln(a.stdout, line)
 	for _, f := range r.Reasons {
-		fmt.Fprintf(a.stdout, "  %d failed: %s\n", f.Count, printable(f.Text))
+		fmt.Fprintf(a.stdout, "  %d failed: %s%s\n", f.Count, printable(f.Text), ofIDs(f.IDs))
 	}
 	if r.Note != "" && r.State == operate.JobCancelled {
 		fmt.Fprintf(a.stdout, "  %s\n", printable(r.Note))
 	}
+	if r.Again != "" {
+		// A command that can be copied.
+		fmt.Fprintf(a.stdout, "  %s\n", noteLine(r.Again))
+	}
+	if r.Done > 0 && (r.Verb == operate.VerbUnpark || r.Verb == operate.VerbRetry) {
+		fmt.Fprintln(a.stdout, "  if the cause is still there the keys are parked again; see outbox keys list")
+	}
 	if len(r.Missing) > 0 {
 		fmt.Fprintf(a.stdout, "  not there: %s\n", someOf(r.Missing))
 	}
+}
+
+// ofIDs names events behind what is said of them.
+func ofIDs(ids []string) string {
+	if len(ids) == 0 {
+		return ""
+	}
+	return " (" + someOf(ids) + ")"
 }
 
 // progressOut is where progress is shown: nowhere, when stderr is for a JSON object.

@@ -72,3 +72,32 @@ func TestAnInterruptedQuestionIsANo(t *testing.T) {
 		t.Errorf("the answer is %v", err)
 	}
 }
+
+// That they go on is no promise that they come through.
+func TestManyUnparkedKeysMayBeParkedAgain(t *testing.T) {
+	t.Parallel()
+	for verb, warns := range map[operate.Verb]bool{operate.VerbUnpark: true, operate.VerbRetry: true, operate.VerbSkip: false} {
+		var out bytes.Buffer
+		a := &app{stdout: &out}
+		a.sayReport(operate.Report{Job: 1, Verb: verb, State: operate.JobDone, Total: 1450, Done: 1450})
+		if got := out.String(); strings.Contains(got, "\n  if the cause is still there the keys are parked again; see outbox keys list\n") != warns {
+			t.Errorf("%s: %q", verb, got)
+		}
+		out.Reset()
+		a.sayReport(operate.Report{Job: 1, Verb: verb, State: operate.JobCancelled, Total: 1450, Untouched: 1450})
+		if got := out.String(); strings.Contains(got, "parked again") {
+			t.Errorf("%s of nothing: %q", verb, got)
+		}
+	}
+}
+
+// Whoever is told ids wants to copy the command.
+func TestTheCommandThatReplaysWhatFailedIsShownAsItIsTyped(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	again := `when what failed is mended: outbox replay 1 2 --reason 'lost by ann'\''s "consumer"'`
+	(&app{stdout: &out}).sayReport(operate.Report{Job: 1, Verb: operate.VerbReplay, State: operate.JobDone, Total: 3, Done: 1, Failed: 2, FailedIDs: []string{"1", "2"}, Again: again})
+	if got := out.String(); !strings.HasSuffix(got, "\n  "+again+"\n") {
+		t.Errorf("got %q", got)
+	}
+}
