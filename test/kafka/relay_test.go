@@ -265,8 +265,9 @@ func TestRowsOfRubbishStopNobodyElse(t *testing.T) {
 		{topic, strings.Repeat("k", 1_100_000), `{}`},
 		{topic, "large", fmt.Sprintf(`{"x":"%s"}`, strings.Repeat("x", 2_000_000))},
 	}
-	for _, r := range rubbish {
-		f.insert(t, r.topic, r.key, r.payload)
+	ids := make([]uuid.UUID, len(rubbish))
+	for i, r := range rubbish {
+		ids[i] = f.insert(t, r.topic, r.key, r.payload)
 		f.insert(t, r.topic, r.key, `{"follower":true}`)
 		f.insert(t, topic, "good", `{}`)
 	}
@@ -282,7 +283,7 @@ FROM (VALUES ('infinity', '1e1000'), ('-infinity', 'null'), ('0001-01-01 BC', '"
 	if stdout, stderr, code := f.outbox(t, "status"); code != 0 {
 		t.Errorf("status ended with %d\n%s%s", code, stdout, stderr)
 	}
-	if stdout, stderr, code := f.outbox(t, "keys", "skip", "--topic", "", "--key", "k", "--reason", "rubbish"); code != 0 {
+	if stdout, stderr, code := f.outbox(t, "events", "skip", ids[0].String(), "--reason", "it has no topic"); code != 0 {
 		t.Errorf("skip ended with %d\n%s%s", code, stdout, stderr)
 	}
 }
