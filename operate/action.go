@@ -124,11 +124,17 @@ func (s *Service) mayOvertake(ctx context.Context, act Action, t Target) error {
 		return err
 	}
 	var notes []string
+	var found OvertakenEvents
 	switch overtaken {
 	case OvertakenYes:
 		notes = append(notes, "newer events of its key are published already: restored, it comes behind them")
+		found = OvertakenEvents{Events: 1, Keys: 1}
+	case OvertakenRowsGone:
+		notes = append(notes, "whether newer events of its key are published already is not known: settled rows of its key may have been deleted. Restored, it comes behind those that are")
+		found = OvertakenEvents{Unknown: 1, RowsGone: 1}
 	case OvertakenUnknown:
 		notes = append(notes, "newer events of its key may be published already; there are too many newer rows to look through. Restored, it would come behind them")
+		found = OvertakenEvents{Unknown: 1}
 	}
 	notes = append(notes, letterNotes(t)...)
 	if len(notes) == 0 {
@@ -137,17 +143,23 @@ func (s *Service) mayOvertake(ctx context.Context, act Action, t Target) error {
 	if again := t.meetsAgain(act.Verb); again != "" {
 		notes = append(notes, again)
 	}
-	return &Error{Code: CodeUnconfirmed, Text: "event " + act.Event.String() + ": " + strings.Join(notes, "; "), Err: &Unconfirmed{Plan{Count: 1, Topics: []TopicCount{{t.Topic, 1}}, Notes: notes}}}
+	plan := Plan{Count: 1, Topics: []TopicCount{{t.Topic, 1}}, Overtaken: &found, Notes: notes}
+	return &Error{Code: CodeUnconfirmed, Text: "event " + act.Event.String() + ": " + strings.Join(notes, "; "), Err: &Unconfirmed{plan}}
 }
 
-// letterNotes says which of the dead events are in dead-letter topics: whoever reads those has them, and may have handled them.
+// letterNotes says which of the dead events are in dead-letter topics.
 func letterNotes(events ...Target) []string {
-	sent := map[string]int{}
+	sent := map[string]int64{}
 	for _, t := range events {
 		if t.Letter != "" {
 			sent[t.Letter]++
 		}
 	}
+	return sentNotes(sent)
+}
+
+// sentNotes are of events that were sent to dead-letter topics, by topic: whoever reads those has them, and may have handled them.
+func sentNotes(sent map[string]int64) []string {
 	var notes []string
 	for _, topic := range slices.Sorted(maps.Keys(sent)) {
 		notes = append(notes, fmt.Sprintf("the dead-letter topic %s keeps what was sent there (%d of these events): whoever handles it gets it twice", topic, sent[topic]))

@@ -57,7 +57,7 @@ type Plan struct {
 	Missing []string `json:"missing,omitempty"`
 	// Refused are named events to which this cannot be done where they are.
 	Refused []FailedFor `json:"refused,omitempty"`
-	// Overtaken is of a restore: what is known of newer events of the same keys. Only [Service.Plan] looks for them.
+	// Overtaken is of a restore: what is known of newer events of the same keys. Only [Service.Plan] looks for them, and [Service.Act] of one event, whose key it does not name.
 	Overtaken *OvertakenEvents `json:"overtaken,omitempty"`
 	// Largest is of a retry, an unpark and a restore: the largest records that were refused for their size. Only [Service.Plan] looks for them.
 	Largest []TopicSize `json:"largest,omitempty"`
@@ -219,7 +219,7 @@ func (s *Service) plan(ctx context.Context, b Bulk, progress func(Progress)) (Bu
 
 func (s *Service) planFilter(ctx context.Context, b Bulk, progress func(Progress)) (Plan, error) {
 	var p Plan
-	topics := map[string]int64{}
+	topics, letters := map[string]int64{}, map[string]int64{}
 	for at := (Cursor{}); !at.End; {
 		m, err := s.store.Match(ctx, b, at, matchAtOnce)
 		if err != nil {
@@ -229,11 +229,14 @@ func (s *Service) planFilter(ctx context.Context, b Bulk, progress func(Progress
 		for t, n := range m.Topics {
 			topics[t] += n
 		}
+		for t, n := range m.Letters {
+			letters[t] += n
+		}
 		at = m.Next
 		p.Through = max(p.Through, m.Last)
 		progress(Progress{Done: p.Count})
 	}
-	p.Topics = topicCounts(topics)
+	p.Topics, p.Notes = topicCounts(topics), sentNotes(letters)
 	if b.Events == nil {
 		p.Through = 0
 	}
@@ -325,14 +328,9 @@ func (b Bulk) notes() []string {
 			fmt.Sprintf("the header x-outbox-replay makes each record up to %d bytes larger than the relay's was: a max.message.bytes that is exactly a topic's largest record is too low", MaxReplayMark),
 		}
 	case VerbRestore:
-		var notes []string
-		if b.Only == nil {
-			notes = append(notes, "one that was sent to a dead-letter topic stays there, too: whoever handles it gets it twice")
-		}
 		if b.mayFail() {
-			notes = append(notes, "one that had failed, such as for MESSAGE_TOO_LARGE, fails again if the cause is still there: mend it first")
+			return []string{"one that had failed, such as for MESSAGE_TOO_LARGE, fails again if the cause is still there: mend it first"}
 		}
-		return notes
 	case VerbSkip, VerbDead:
 		var notes []string
 		if b.Events != nil && b.Events.State == StatePending && b.Events.Error == "" && b.Only == nil {

@@ -107,6 +107,8 @@ const (
 	OvertakenYes Overtaken = "yes"
 	// OvertakenUnknown: there are too many newer rows to look through, and no index leads to those of the key.
 	OvertakenUnknown Overtaken = "unknown"
+	// OvertakenRowsGone is as unknown: none of the rows that are there is newer and published, but settled rows may have been deleted.
+	OvertakenRowsGone Overtaken = "rows_gone"
 )
 
 // Answer is how a request ended.
@@ -148,7 +150,9 @@ type Matched struct {
 	Last int64
 	// Topics are the topics of what was found, with the number of each.
 	Topics map[string]int64
-	Next   Cursor
+	// Letters are the dead-letter topics that dead ones of them were sent to, with the number of each.
+	Letters map[string]int64
+	Next    Cursor
 }
 
 // Asked is a batch of requests.

@@ -90,7 +90,11 @@ func (c *crowd) CancelJob(ctx context.Context, _ int64, _ string) error {
 
 func (c *crowd) Match(_ context.Context, _ Bulk, at Cursor, limit int) (Matched, error) {
 	n := min(int64(limit), c.matches-at.ID)
-	return Matched{Count: n, Looked: n, Last: at.ID + n, Topics: map[string]int64{"shop.order": n}, Next: Cursor{ID: at.ID + n, End: at.ID+n >= c.matches}}, nil
+	m := Matched{Count: n, Looked: n, Last: at.ID + n, Topics: map[string]int64{"shop.order": n}, Next: Cursor{ID: at.ID + n, End: at.ID+n >= c.matches}}
+	if c.letter != "" {
+		m.Letters = map[string]int64{c.letter: n}
+	}
+	return m, nil
 }
 
 func (c *crowd) AskMatching(_ context.Context, _ int64, _ Bulk, _ string, at Cursor, limit int) (Asked, error) {
@@ -452,7 +456,7 @@ func TestTheAuditOfAPruneHasReadableAges(t *testing.T) {
 
 func TestARestoreThatMayOvertakeAsksFirst(t *testing.T) {
 	t.Parallel()
-	for _, answer := range []Overtaken{OvertakenYes, OvertakenUnknown} {
+	for _, answer := range []Overtaken{OvertakenYes, OvertakenUnknown, OvertakenRowsGone} {
 		c := &crowd{overtaken: answer}
 		_, err := serviceOf(t, c).Act(t.Context(), ann, Action{Verb: VerbRestore, Event: Ref{ID: 1}})
 		if plan, ok := PlanOf(err); CodeOf(err) != CodeUnconfirmed || !ok || plan.Count != 1 {

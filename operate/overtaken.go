@@ -24,8 +24,10 @@ type OvertakenEvents struct {
 	Events     int64 `json:"events"`
 	Keys       int64 `json:"keys"`
 	KeysCapped bool  `json:"keys_capped,omitempty"`
-	// Unknown is of how many nobody can say: too many newer rows would have to be looked through.
+	// Unknown is of how many nobody can say: settled rows may have been deleted, or too many newer rows would have to be looked through.
 	Unknown int64 `json:"unknown"`
+	// RowsGone is how many of Unknown are so because settled rows may have been deleted.
+	RowsGone int64 `json:"rows_gone,omitempty"`
 	// Named are the keys with the most of them.
 	Named []KeyCount `json:"named,omitempty"`
 }
@@ -67,6 +69,9 @@ func (s *Service) overtaken(ctx context.Context, b Bulk, count int64) (Overtaken
 			switch _, known := keys[k]; {
 			case e.Overtaken == OvertakenUnknown:
 				found.Unknown++
+			case e.Overtaken == OvertakenRowsGone:
+				found.Unknown++
+				found.RowsGone++
 			case e.Overtaken == OvertakenYes && (known || len(keys) < overtakenKeys):
 				keys[k]++
 				found.Events++
@@ -96,8 +101,11 @@ func (o OvertakenEvents) notes() []string {
 	if o.Events > 0 {
 		notes = append(notes, fmt.Sprintf("newer events of their keys are published already for %d of these events, of %s: restored, they come behind them", o.Events, o.keys()))
 	}
-	if o.Unknown > 0 {
-		notes = append(notes, fmt.Sprintf("newer events of their keys may be published already for %d more; there are too many newer rows to look through. Restored, they would come behind them", o.Unknown))
+	if o.RowsGone > 0 {
+		notes = append(notes, fmt.Sprintf("whether newer events of their keys are published already for %d of these events is not known: settled rows of these keys may have been deleted. Restored, they come behind those that are", o.RowsGone))
+	}
+	if rest := o.Unknown - o.RowsGone; rest > 0 {
+		notes = append(notes, fmt.Sprintf("newer events of their keys may be published already for %d more; there are too many newer rows to look through. Restored, they would come behind them", rest))
 	}
 	return notes
 }

@@ -61,3 +61,33 @@ func TestWhatIsNotLookedBehindInTimeIsUnknown(t *testing.T) {
 		t.Errorf("got %+v, %v", p.Overtaken, err)
 	}
 }
+
+// A key whose settled rows may be gone has no place that anybody knows.
+func TestAPlanDoesNotPromiseThePlaceWhereSettledRowsMayBeGone(t *testing.T) {
+	t.Parallel()
+	p, err := serviceOf(t, &crowd{matches: 3, overtaken: OvertakenRowsGone}).Plan(t.Context(), ann, allDead, nil)
+	if err != nil || p.Overtaken.Events != 0 || p.Overtaken.Unknown != 3 || p.Overtaken.RowsGone != 3 {
+		t.Fatalf("got %+v, %v", p.Overtaken, err)
+	}
+	if notes := strings.Join(p.Notes, "\n"); !strings.Contains(notes, "for 3 of these events is not known: settled rows of these keys may have been deleted") || strings.Contains(notes, "in their places") || strings.Contains(notes, "too many") {
+		t.Errorf("notes %s", notes)
+	}
+	_, err = serviceOf(t, &crowd{overtaken: OvertakenRowsGone}).Act(t.Context(), ann, Action{Verb: VerbRestore, Event: Ref{ID: 1}})
+	if plan, asked := PlanOf(err); !asked || !strings.Contains(err.Error(), "not known: settled rows of its key may have been deleted") || plan.Overtaken == nil || plan.Overtaken.Unknown != 1 {
+		t.Errorf("one: %v, plan %+v", err, plan)
+	}
+}
+
+func TestARestoreByFilterTellsOfDeadLettersWhereThereAreSome(t *testing.T) {
+	t.Parallel()
+	for letter, want := range map[string]string{"": "", "dead.orders": "the dead-letter topic dead.orders keeps what was sent there (3 of these events): whoever handles it gets it twice"} {
+		p, err := serviceOf(t, &crowd{matches: 3, overtaken: OvertakenNo, letter: letter}).Plan(t.Context(), ann, allDead, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		notes := strings.Join(p.Notes, "\n")
+		if !strings.Contains(notes, want) || strings.Contains(notes, "dead-letter") != (letter != "") {
+			t.Errorf("sent to %q: notes %s", letter, notes)
+		}
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,22 +14,26 @@ import (
 // Overtaken tells whether events of a key that are newer than a dead one are published already: restored, it comes to the consumers after them.
 type Overtaken int
 
-// The answers. OvertakenUnknown is of more newer rows than are looked through, as no index leads to those of a key.
+// The answers. OvertakenUnknown is of more newer rows than are looked through, as no index leads to those of a key; OvertakenRowsGone of none that is published among those
+// that are there, where settled rows may have been deleted.
 const (
 	OvertakenNo Overtaken = iota
 	OvertakenYes
 	OvertakenUnknown
+	OvertakenRowsGone
 )
 
-// place is where an event goes out that nothing stops.
+// place is where an event goes out, or is put back, that nothing stops. It follows the verb.
 func (o Overtaken) place() string {
 	switch o {
 	case OvertakenYes:
-		return " goes out behind newer events of its key, which are published already"
+		return " behind newer events of its key, which are published already"
 	case OvertakenUnknown:
-		return " goes out, behind those newer events of its key that are published already, if there are any: there were too many rows to look through"
+		return ", behind those newer events of its key that are published already, if there are any: there were too many rows to look through"
+	case OvertakenRowsGone:
+		return "; whether that is behind newer events of its key is not known: settled rows of its key may have been deleted"
 	}
-	return " goes out in its place"
+	return " in its place"
 }
 
 // sentence goes at the end of an outcome.
@@ -38,6 +43,8 @@ func (o Overtaken) sentence() string {
 		return "; newer events of its key are published already"
 	case OvertakenUnknown:
 		return "; newer events of its key may be published already"
+	case OvertakenRowsGone:
+		return "; whether newer events of its key are published already is not known: settled rows of its key may have been deleted"
 	}
 	return ""
 }
@@ -49,7 +56,7 @@ const (
 	overtakenTime = `SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true), set_config('statement_timeout', '1s', true)`
 )
 
-// overtakenBy looks at the rows behind events in the order of the primary key, once for all. Rows that are gone, settled by deleting or pruned, tell nothing.
+// overtakenBy looks at the rows behind events in the order of the primary key, once for all.
 func overtakenBy(ctx context.Context, db runner, row sourceRow, keys []relay.Key, ids []int64) ([]Overtaken, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -59,6 +66,7 @@ func overtakenBy(ctx context.Context, db runner, row sourceRow, keys []relay.Key
 		topics[i], partitionKeys[i] = k.Topic, k.PartitionKey
 	}
 	answers := slices.Repeat([]Overtaken{OvertakenUnknown}, len(ids))
+	var newest *time.Time
 	err := inTx(ctx, db, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, overtakenTime); err != nil {
 			return err
@@ -67,7 +75,7 @@ func overtakenBy(ctx context.Context, db runner, row sourceRow, keys []relay.Key
 WITH behind AS MATERIALIZED (
     SELECT t.id, t.topic::text AS topic, t.partition_key::text AS key, t.published_at FROM %s t WHERE t.id > $4::bigint ORDER BY t.id LIMIT $5::integer
 )
-SELECT u.n, (SELECT count(*) FROM behind) = $5::integer, coalesce(b.newest > u.id, false)
+SELECT u.n, (SELECT count(*) FROM behind) = $5::integer, coalesce(b.newest > u.id, false), (SELECT max(published_at) FROM behind WHERE isfinite(published_at))
 FROM unnest($1::bigint[], $2::text[], $3::text[]) WITH ORDINALITY u(id, topic, key, n)
 LEFT JOIN (SELECT topic, key, max(id) AS newest FROM behind WHERE published_at IS NOT NULL GROUP BY topic, key) b ON b.topic = u.topic AND b.key = u.key`, row.table.sql()),
 			ids, topics, partitionKeys, slices.Min(ids), overtakenRows)
@@ -76,7 +84,7 @@ LEFT JOIN (SELECT topic, key, max(id) AS newest FROM behind WHERE published_at I
 		}
 		var n int
 		var cut, newer bool
-		_, err = pgx.ForEachRow(rows, []any{&n, &cut, &newer}, func() error {
+		_, err = pgx.ForEachRow(rows, []any{&n, &cut, &newer, &newest}, func() error {
 			switch {
 			case newer:
 				answers[n-1] = OvertakenYes
@@ -92,6 +100,18 @@ LEFT JOIN (SELECT topic, key, max(id) AS newest FROM behind WHERE published_at I
 	}
 	if err != nil {
 		return nil, fmt.Errorf("look for newer events of %s: %w", row.table, err)
+	}
+	if !slices.Contains(answers, OvertakenNo) {
+		return answers, nil
+	}
+	gone, err := rowsGone(ctx, db, row, slices.Min(ids), newest)
+	if err != nil {
+		return nil, fmt.Errorf("look whether settled events of %s were deleted: %w", row.table, err)
+	}
+	for i, a := range answers {
+		if gone && a == OvertakenNo {
+			answers[i] = OvertakenRowsGone
+		}
 	}
 	return answers, nil
 }

@@ -144,7 +144,7 @@ func (b *batch) judge(r request, d remains) reply {
 		}
 	}
 	overtaken := b.overtaken[d.ref]
-	outcome := "restored: " + name + overtaken.place()
+	outcome := "restored: " + name + " goes out" + overtaken.place()
 	if d.parkedAt != (relay.Ref{}) {
 		outcome = fmt.Sprintf("restored: %s waits in its place until its key, which is parked at event %s (id %d), goes on%s", name, d.parkedAt.EventID, d.parkedAt.ID, overtaken.sentence())
 	}

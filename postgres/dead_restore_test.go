@@ -147,6 +147,21 @@ func TestARestoreSaysWhenNewerEventsAreOut(t *testing.T) {
 	}
 }
 
+// What was settled by deleting, or is pruned, is published all the same.
+func TestARestoreDoesNotPromiseThePlaceOfWhatMayBeOvertaken(t *testing.T) {
+	t.Parallel()
+	db, s, c := leasing(t)
+	refs := insert(t, db, orders, 2)
+	askedFor(t, db, s, c, VerbDead, orders, refs[0])
+	settle(t, s, refs[1:])
+	exec(t, db, `DELETE FROM outbox_event`)
+	outcome, _ := askedFor(t, db, s, c, VerbRestore, orders, refs[0])
+	wantText(t, textError(outcome), "not known: settled rows of its key may have been deleted")
+	if strings.Contains(outcome, "in its place") {
+		t.Errorf("the outcome promises a place: %s", outcome)
+	}
+}
+
 func TestARestoredEventOfAParkedKeyWaits(t *testing.T) {
 	t.Parallel()
 	db, s, c, refs := stopped(t)

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -19,6 +20,8 @@ type bulkWalk struct {
 	// order is the walk's order, of columns of l.
 	order     []string
 	condition string
+	// letter is the dead-letter topic that the row was sent to, of columns of l; "" where there can be none.
+	letter string
 }
 
 // bulkSQL writes the statements of a bulk change.
@@ -102,8 +105,8 @@ func settledWalk() bulkWalk {
 
 // deadWalk is over the primary key of dead_event.
 func deadWalk() bulkWalk {
-	return bulkWalk{order: []string{"id", "event_id"}, rows: func(b *bulkSQL, after operate.Cursor) string {
-		return fmt.Sprintf(`SELECT NULL::bytea AS hash, x.id, x.event_id, x.topic, x.partition_key, %s, NULL::timestamptz AS published_at, x.code, x.reason AS error
+	return bulkWalk{order: []string{"id", "event_id"}, letter: "l.letter_topic", rows: func(b *bulkSQL, after operate.Cursor) string {
+		return fmt.Sprintf(`SELECT NULL::bytea AS hash, x.id, x.event_id, x.topic, x.partition_key, %s, NULL::timestamptz AS published_at, x.code, x.reason AS error, x.letter_topic
 FROM outbox.dead_event x WHERE x.source = %s AND (x.id, x.event_id) > (%s, %s) ORDER BY x.id, x.event_id LIMIT %s`,
 			b.fromDead(), b.source(), b.param(after.ID, "bigint"), b.param(after.EventID, "uuid"), b.page)
 	}}
@@ -197,10 +200,10 @@ func newBulkSQL(l survey, bulk operate.Bulk, page int) (*bulkSQL, error) {
 func (b *bulkSQL) parts(w bulkWalk, after operate.Cursor, room string) string {
 	last := strings.Join(w.order, " DESC, ") + " DESC"
 	return fmt.Sprintf(`WITH l AS MATERIALIZED (%s), hit AS MATERIALIZED (
-    SELECT l.topic, l.partition_key, l.id, l.event_id FROM l WHERE %s ORDER BY %s LIMIT %s
+    SELECT l.topic, l.partition_key, l.id, l.event_id, %s AS letter FROM l WHERE %s ORDER BY %s LIMIT %s
 ), last AS (
     SELECT (SELECT count(*) FROM l) AS looked, p.id, p.event_id, p.hash FROM (SELECT 1) one LEFT JOIN (SELECT id, event_id, hash FROM l ORDER BY %s LIMIT 1) p ON true
-)`, w.rows(b, after), b.filter(w), "l."+strings.Join(w.order, ", l."), room, last)
+)`, w.rows(b, after), cmp.Or(w.letter, "NULL::text"), b.filter(w), "l."+strings.Join(w.order, ", l."), room, last)
 }
 
 // lookedAt is the end of a page as a statement returns it.
@@ -231,7 +234,7 @@ func (p lookedAt) next(b operate.Bulk, at operate.Cursor, page int) operate.Curs
 
 // Match implements [operate.Matches].
 func (s *Store) Match(ctx context.Context, bulk operate.Bulk, at operate.Cursor, limit int) (operate.Matched, error) {
-	m := operate.Matched{Topics: map[string]int64{}}
+	m := operate.Matched{Topics: map[string]int64{}, Letters: map[string]int64{}}
 	if findsNothing(bulk) {
 		m.Next.End = true
 		return m, nil
@@ -243,18 +246,21 @@ func (s *Store) Match(ctx context.Context, bulk operate.Bulk, at operate.Cursor,
 			return err
 		}
 		text := b.parts(walksOf(bulk)[at.Walk], at, "NULL") + `
-SELECT last.looked, last.id, last.event_id, last.hash, h.topic, h.n, h.top FROM last LEFT JOIN (SELECT topic, count(*) AS n, max(id) AS top FROM hit GROUP BY topic) h ON true`
+SELECT last.looked, last.id, last.event_id, last.hash, h.topic, h.letter, h.n, h.top FROM last LEFT JOIN (SELECT topic, letter, count(*) AS n, max(id) AS top FROM hit GROUP BY topic, letter) h ON true`
 		rows, err := l.tx.Query(ctx, text, b.args...)
 		if err != nil {
 			return err
 		}
-		var topic *string
+		var topic, letter *string
 		var n, top *int64
-		_, err = pgx.ForEachRow(rows, []any{&end.looked, &end.id, &end.eventID, &end.hash, &topic, &n, &top}, func() error {
+		_, err = pgx.ForEachRow(rows, []any{&end.looked, &end.id, &end.eventID, &end.hash, &topic, &letter, &n, &top}, func() error {
 			if topic != nil && n != nil && top != nil {
 				m.Topics[*topic] += *n
 				m.Count += *n
 				m.Last = max(m.Last, *top)
+				if letter != nil {
+					m.Letters[*letter] += *n
+				}
 			}
 			return nil
 		})

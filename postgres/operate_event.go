@@ -24,7 +24,22 @@ func (s *Store) Event(ctx context.Context, limit time.Duration, ref operate.Ref)
 		found, err = see(ctx, s, limit, what, func(ctx context.Context, l survey) (operate.EventDetail, error) { return l.event(ctx, ref, false) })
 		found.Notes = append(found.Notes, "payload and headers are larger than PostgreSQL can print, so they are left out")
 	}
+	if err == nil && found.State == operate.StateDead {
+		err = s.addPlace(ctx, &found)
+	}
 	return found, err
+}
+
+// addPlace says where a restore would put a dead event. It looks through many rows, so it has a time limit of its own, and no part in the snapshot.
+func (s *Store) addPlace(ctx context.Context, d *operate.EventDetail) error {
+	behind, err := s.overtaken(ctx, d.Topic, d.PartitionKey, d.ID)
+	if err != nil {
+		return err
+	}
+	for i := range d.Why {
+		d.Why[i].Text += "; outbox events restore puts it back" + behind.place()
+	}
+	return nil
 }
 
 func (l survey) event(ctx context.Context, ref operate.Ref, whole bool) (operate.EventDetail, error) {

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
@@ -11,30 +10,23 @@ import (
 	"github.com/outbox-relay/outbox/relay"
 )
 
-// overtakenWindow is how many newer rows are looked at for those of a key, which no index leads to.
-const overtakenWindow = 200_000
-
 // Overtaken implements [operate.Requests].
 func (s *Store) Overtaken(ctx context.Context, t operate.Target) (operate.Overtaken, error) {
-	var yes, whole bool
-	err := s.change(ctx, "look for newer events of the key", func(ctx context.Context, l survey) error {
-		var q query
-		newer := fmt.Sprintf("SELECT e.topic::text AS topic, e.partition_key::text AS key, e.published_at FROM %s e WHERE e.id > %s ORDER BY e.id LIMIT %d",
-			l.row.table.sql(), q.param(t.ID, "bigint"), overtakenWindow)
-		return l.tx.QueryRow(ctx, fmt.Sprintf(`
-WITH newer AS MATERIALIZED (%s)
-SELECT EXISTS (SELECT FROM newer WHERE topic = %s AND key = %s AND published_at IS NOT NULL), (SELECT count(*) FROM newer) < %d`,
-			newer, q.param(t.Topic, "text"), q.param(t.PartitionKey, "text"), overtakenWindow), q.args...).Scan(&yes, &whole)
-	})
-	switch {
-	case err != nil:
-		return "", err
-	case yes:
-		return operate.OvertakenYes, nil
-	case whole:
-		return operate.OvertakenNo, nil
+	answer, err := s.overtaken(ctx, t.Topic, t.PartitionKey, t.ID)
+	return answer.word(), err
+}
+
+// overtaken looks behind one dead event.
+func (s *Store) overtaken(ctx context.Context, topic, partitionKey string, id int64) (Overtaken, error) {
+	row, err := s.source(ctx)
+	if err != nil {
+		return OvertakenUnknown, err
 	}
-	return operate.OvertakenUnknown, nil
+	answers, err := overtakenBy(ctx, s.db, row, []relay.Key{relayKey(topic, partitionKey)}, []int64{id})
+	if err != nil {
+		return OvertakenUnknown, s.refusal(ctx, err, "look for newer events of the key", changeTimeout)
+	}
+	return answers[0], nil
 }
 
 const (
@@ -83,6 +75,8 @@ func (o Overtaken) word() operate.Overtaken {
 		return operate.OvertakenNo
 	case OvertakenYes:
 		return operate.OvertakenYes
+	case OvertakenRowsGone:
+		return operate.OvertakenRowsGone
 	}
 	return operate.OvertakenUnknown
 }

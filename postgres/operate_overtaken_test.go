@@ -101,3 +101,80 @@ func TestTheNoteOfAKeyIsOfTheKeyAlone(t *testing.T) {
 	}
 	same(t, "keys", strings.Join(out, ", "), "a no, b no, c yes, d no, e no, f yes")
 }
+
+// Rows that are gone hide what is published: none that is left proves nothing then.
+func TestWhatIsOvertakenIsUnknownOnceSettledRowsMayBeGone(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		change string
+		want   string
+	}{
+		"nothing was ever published":                 {`SELECT 1`, "a no, b no, c yes, d no, e no, f yes"},
+		"all that was published is there":            {`UPDATE outbox.source SET first_published_at = now() - interval '1 day', last_published_at = now()`, "a no, b no, c yes, d no, e no, f yes"},
+		"pruned":                                     {`INSERT INTO outbox.retention (source, owner, name, expires_at, pruned, pruned_at) SELECT id, gen_random_uuid(), 'x', '-infinity', 1, now() FROM outbox.source`, "a rows_gone, b rows_gone, c yes, d rows_gone, e rows_gone, f yes"},
+		"a relay deletes":                            {`INSERT INTO outbox.retention (source, owner, name, expires_at, older_than) SELECT id, gen_random_uuid(), 'x', now() + interval '1 minute', '1 day' FROM outbox.source`, "a rows_gone, b rows_gone, c yes, d rows_gone, e rows_gone, f yes"},
+		"settled by deleting":                        {`WITH x AS (UPDATE outbox.source SET first_published_at = now(), last_published_at = now()) DELETE FROM outbox_event WHERE published_at IS NOT NULL`, "a rows_gone, b rows_gone, c rows_gone, d rows_gone, e rows_gone, f rows_gone"},
+		"settled by deleting, by marking before":     {`UPDATE outbox.source SET first_published_at = now(), last_published_at = now() + interval '1 hour'`, "a rows_gone, b rows_gone, c yes, d rows_gone, e rows_gone, f yes"},
+		"settled by deleting, and nobody noted when": {`WITH x AS (UPDATE outbox.source SET first_published_at = now()) DELETE FROM outbox_event WHERE published_at IS NOT NULL`, "a rows_gone, b rows_gone, c rows_gone, d rows_gone, e rows_gone, f rows_gone"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := graves(t)
+			d.exec(c.change)
+			p, err := d.store.OvertakenOf(t.Context(), operate.Bulk{Verb: operate.VerbRestore, Events: &operate.EventFilter{State: operate.StateDead}}, operate.Cursor{}, 1000)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var out []string
+			for _, e := range p.Events {
+				out = append(out, e.PartitionKey+" "+string(e.Overtaken))
+				one, err := d.store.Overtaken(t.Context(), operate.Target{Topic: e.Topic, PartitionKey: e.PartitionKey, ID: graveOf(e.PartitionKey)})
+				if err != nil || one != e.Overtaken {
+					t.Errorf("one of key %s: %s, %v; among many %s", e.PartitionKey, one, err, e.Overtaken)
+				}
+			}
+			same(t, "keys", strings.Join(out, ", "), c.want)
+		})
+	}
+}
+
+// graveOf is the id of the dead event of a key.
+func graveOf(key string) int64 {
+	n := int64(key[0] - 'a')
+	return 1 + 300_000*(n/3) + 10*(n%3)
+}
+
+func TestADeadEventShowsWhereARestorePutsIt(t *testing.T) {
+	t.Parallel()
+	d := graves(t)
+	for id, want := range map[int64]string{
+		graveOf("a"): "outbox events restore puts it back in its place",
+		graveOf("c"): "outbox events restore puts it back behind newer events of its key, which are published already",
+	} {
+		if text := d.show(operate.Ref{ID: id}).Why[0].Text; !strings.HasSuffix(text, "; "+want) {
+			t.Errorf("event %d: %s", id, text)
+		}
+	}
+	if _, err := d.store.Prune(t.Context(), operate.Prune{Events: &operate.PruneEvents{}}, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"a", "c"} {
+		if text := d.show(operate.Ref{ID: graveOf(key)}).Why[0].Text; !strings.HasSuffix(text, "not known: settled rows of its key may have been deleted") || strings.Contains(text, "in its place") {
+			t.Errorf("key %s, pruned: %s", key, text)
+		}
+	}
+}
+
+func TestAMatchCountsWhatWasSentToDeadLetterTopics(t *testing.T) {
+	t.Parallel()
+	d := graves(t)
+	d.exec(`UPDATE outbox.dead_event SET letter_topic = 'dead.a' WHERE id > 20`)
+	d.exec(`UPDATE outbox.dead_event SET letter_topic = 'dead.b' WHERE id = 1`)
+	m, err := d.store.Match(t.Context(), operate.Bulk{Verb: operate.VerbRestore, Events: &operate.EventFilter{State: operate.StateDead}}, operate.Cursor{}, 1000)
+	if err != nil {
+		t.Fatal(err)
+	}
+	same(t, "count", m.Count, 6)
+	same(t, "topics", m.Topics, map[string]int64{"shop.a": 6})
+	same(t, "letters", m.Letters, map[string]int64{"dead.a": 4, "dead.b": 1})
+}

@@ -25,7 +25,7 @@ func (l survey) addReasons(ctx context.Context, d *operate.EventDetail) error {
 	case operate.StateDead:
 		d.Why = []operate.Reason{{
 			Code: operate.ReasonDead, Since: d.Since, By: d.DiedBy,
-			Text: fmt.Sprintf("%s gave it up at %s (%s: %s); outbox events restore puts it back into its place", d.DiedBy, clock(d.Since), d.Code, d.Error),
+			Text: fmt.Sprintf("%s gave it up at %s (%s: %s)", d.DiedBy, clock(d.Since), d.Code, d.Error),
 		}}
 		return nil
 	}

@@ -24,3 +24,13 @@ func TestTheKeysThatARestoreMeetsHaveALineEach(t *testing.T) {
 		t.Errorf("got\n%swant\n%s", &out, want)
 	}
 }
+
+// Of one event the notes say it all.
+func TestTheKeyOfASingleRestoreIsNotCounted(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	(&app{}).describe(&out, operate.Bulk{Verb: operate.VerbRestore, Events: &operate.EventFilter{}}, operate.Plan{Count: 1, Overtaken: &operate.OvertakenEvents{Events: 1, Keys: 1}, Notes: []string{"first"}})
+	if want := "restore would touch 1 event\n  note: first\n"; out.String() != want {
+		t.Errorf("got\n%swant\n%s", &out, want)
+	}
+}
