@@ -205,7 +205,7 @@ func (a *app) describe(out io.Writer, b operate.Bulk, p operate.Plan) {
 
 // describeOvertaken names the keys that a restore meets with newer events out already, each in a line.
 func describeOvertaken(out io.Writer, o *operate.OvertakenEvents) {
-	if o == nil {
+	if o == nil || len(o.Named) == 0 {
 		return
 	}
 	for i, k := range o.Named {
