@@ -178,3 +178,17 @@ func TestAMatchCountsWhatWasSentToDeadLetterTopics(t *testing.T) {
 	same(t, "topics", m.Topics, map[string]int64{"shop.a": 6})
 	same(t, "letters", m.Letters, map[string]int64{"dead.a": 4, "dead.b": 1})
 }
+
+// Nothing behind the event is published; the row in front of it shows that settled rows are kept.
+func TestASettledRowInFrontOfTheEventShowsThatTheyAreKept(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	d.event(1, "shop.a", "other", "now()")
+	d.event(10, "shop.a", "a", "NULL")
+	d.die(10, "no")
+	d.exec(`UPDATE outbox.source SET first_published_at = now(), last_published_at = now()`)
+	answer, err := d.store.Overtaken(t.Context(), operate.Target{Topic: "shop.a", PartitionKey: "a", ID: 10})
+	if err != nil || answer != operate.OvertakenNo {
+		t.Errorf("got %s, %v", answer, err)
+	}
+}
