@@ -234,7 +234,8 @@ func (t *term) answerLetter(ctx context.Context, a answered) error {
 		return nil
 	case ClassEvent, ClassTopic:
 		code, reason := ReasonOf(a.err)
-		f.Reason = fmt.Sprintf("%s; it should go to the dead-letter topic %s, which does not take it: %s: %s; when it does, let the key go on: outbox keys unpark", f.Reason, engine.Short(a.Letter.Topic), code, reason)
+		f.Reason = fmt.Sprintf("the dead-letter topic %s does not take it: %s: %s; when it does, let the key go on: outbox keys unpark; why it is to go there: %s",
+			engine.Short(a.Letter.Topic), code, reason, f.Reason)
 		_, err := t.dealtWith(ctx, f.Key, &f)
 		return err
 	}
