@@ -70,7 +70,7 @@ type work[Tx any] struct {
 // of the same key are left. It returns what became of each. An error with [ErrUnavailable] is the fault of no record.
 func (p *Processor[Tx]) Handle(ctx context.Context, records []*Record) []Outcome {
 	out := make([]Outcome, len(records))
-	var todo []work[Tx]
+	var batch []work[Tx]
 	stuck := keys{}
 	for n, r := range records {
 		w, outcome := p.prepare(r)
@@ -82,36 +82,36 @@ func (p *Processor[Tx]) Handle(ctx context.Context, records []*Record) []Outcome
 		}
 		if out[n] = outcome; w.run != nil {
 			w.n, w.record = n, r
-			todo = append(todo, w)
+			batch = append(batch, w)
 		}
 	}
-	if len(todo) == 0 {
+	if len(batch) == 0 {
 		return out
 	}
-	err := p.commit(ctx, todo, out)
+	err := p.commit(ctx, batch, out)
 	if err == nil {
 		return out
 	}
-	if len(todo) > 1 && !errors.Is(err, ErrUnavailable) && ctx.Err() == nil {
-		p.oneByOne(ctx, todo, out)
+	if len(batch) > 1 && !errors.Is(err, ErrUnavailable) && ctx.Err() == nil {
+		p.oneByOne(ctx, batch, out)
 		return out
 	}
-	for _, w := range todo {
+	for _, w := range batch {
 		out[w.n] = Outcome{Err: err}
 	}
 	return out
 }
 
-func (p *Processor[Tx]) oneByOne(ctx context.Context, todo []work[Tx], out []Outcome) {
+func (p *Processor[Tx]) oneByOne(ctx context.Context, batch []work[Tx], out []Outcome) {
 	stuck := keys{}
-	for i, w := range todo {
+	for i, w := range batch {
 		if stuck.has(w.record) {
 			out[w.n] = Outcome{Err: errHeld}
 			continue
 		}
 		err := p.commit(ctx, []work[Tx]{w}, out)
 		if errors.Is(err, ErrUnavailable) || err != nil && ctx.Err() != nil {
-			for _, rest := range todo[i:] {
+			for _, rest := range batch[i:] {
 				out[rest.n] = Outcome{Err: err}
 			}
 			return
@@ -179,24 +179,24 @@ func (p *Processor[Tx]) id(r *Record) (string, error) {
 const conflictTries = 5
 
 // commit handles all of the work in one transaction, or nothing of it.
-func (p *Processor[Tx]) commit(ctx context.Context, todo []work[Tx], out []Outcome) (err error) {
+func (p *Processor[Tx]) commit(ctx context.Context, batch []work[Tx], out []Outcome) (err error) {
 	for range conflictTries {
-		if err = p.try(ctx, todo, out); !errors.Is(err, errConflict) {
+		if err = p.try(ctx, batch, out); !errors.Is(err, errConflict) {
 			return err
 		}
 	}
 	return err
 }
 
-func (p *Processor[Tx]) try(ctx context.Context, todo []work[Tx], out []Outcome) error {
-	within, cancel := context.WithTimeout(ctx, p.cfg.Timeout*time.Duration(len(todo)))
+func (p *Processor[Tx]) try(ctx context.Context, batch []work[Tx], out []Outcome) error {
+	within, cancel := context.WithTimeout(ctx, p.cfg.Timeout*time.Duration(len(batch)))
 	defer cancel()
 	err := inTx(within, p.store, func(tx Tx) error {
-		fresh, err := p.claim(within, tx, todo)
+		fresh, err := p.claim(within, tx, batch)
 		if err != nil {
 			return err
 		}
-		for i, w := range todo {
+		for i, w := range batch {
 			out[w.n].Result = Repeat
 			if fresh[i] {
 				out[w.n].Result = Handled
@@ -247,10 +247,10 @@ func run[Tx any](ctx context.Context, tx Tx, w work[Tx]) (err error) {
 }
 
 // claim writes down the ids, and returns which of the work is new.
-func (p *Processor[Tx]) claim(ctx context.Context, tx Tx, todo []work[Tx]) ([]bool, error) {
-	fresh := make([]bool, len(todo))
+func (p *Processor[Tx]) claim(ctx context.Context, tx Tx, batch []work[Tx]) ([]bool, error) {
+	fresh := make([]bool, len(batch))
 	var ids []string
-	for i, w := range todo {
+	for i, w := range batch {
 		if fresh[i] = w.id == ""; w.id != "" {
 			ids = append(ids, w.id)
 		}
@@ -269,7 +269,7 @@ func (p *Processor[Tx]) claim(ctx context.Context, tx Tx, todo []work[Tx]) ([]bo
 		return nil, fmt.Errorf("remember %d events for consumer %s: %w", len(ids), p.consumer, explain(err))
 	}
 	isNew := unclaimed(ids, returned)
-	for i, w := range todo {
+	for i, w := range batch {
 		if w.id != "" {
 			fresh[i], isNew = isNew[0], isNew[1:]
 		}
