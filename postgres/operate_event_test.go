@@ -61,6 +61,9 @@ func TestAnEventSaysWhyItDoesNotMove(t *testing.T) {
 	same(t, "the blocking event", *r.Event, operate.Ref{ID: 3, EventID: eventID(3)})
 	same(t, "its text and time", []bool{strings.Contains(r.Text, "by event 3 (MESSAGE_TOO_LARGE: the record has 9000 bytes)"), r.Since.IsZero()}, []bool{true, false})
 	same(t, "the one that is tried again", []*operate.Ref{d.show(operate.Ref{ID: 6}).Why[0].Event, d.show(operate.Ref{ID: 7}).Why[0].Event}, []*operate.Ref{nil, {ID: 6, EventID: eventID(6)}})
+	wantText(t, errors.New(d.show(operate.Ref{ID: 6}).Why[0].Text), "after 3 attempts (")
+	d.exec(`UPDATE outbox.failure SET attempts = 1`)
+	wantText(t, errors.New(d.show(operate.Ref{ID: 7}).Why[0].Text), "after 1 attempt (")
 	same(t, "the owner of the lane", d.show(operate.Ref{ID: 5}).LaneOwner, "shop-1")
 
 	d.exec(`INSERT INTO outbox.held_topic (source, owner, topic, code, reason) VALUES ($1, $2, $3, 'UNKNOWN_TOPIC_OR_PARTITION', 'create it')`, d.id, owner, invoice)
@@ -85,6 +88,20 @@ func TestAnEventSaysWhyItDoesNotMove(t *testing.T) {
 	wantNobody("no relay is alive: start one", "shop-1 was last seen at 20", "ended without a word")
 	d.exec(`UPDATE outbox.relay SET expires_at = now() + interval '1 h'`)
 	same(t, "a free lane", d.why(9), codes{operate.ReasonTopicHeld, operate.ReasonLaneFree})
+	wantFree := func(text string) {
+		t.Helper()
+		why := d.show(operate.Ref{ID: 9}).Why
+		wantText(t, errors.New(why[len(why)-1].Text), text)
+		kept := d.events(operate.EventQuery{EventFilter: operate.EventFilter{Refs: []operate.Ref{{ID: 5}}}}).Events[0].Kept
+		if kept == nil || kept.Code != operate.ReasonLaneFree || !strings.Contains(kept.Text, text) {
+			t.Errorf("in a list event 5 is kept by %+v, want that %s", kept, text)
+		}
+	}
+	wantFree("one that is alive will take it")
+	d.exec(`UPDATE outbox.relay SET standing = 0`)
+	wantFree("1 alive, and none of them works")
+	d.exec(`INSERT INTO outbox.relay (source, owner, name, version, standing, expires_at) VALUES ($1, $2, 'shop-2', '1', 1, now() + interval '1 h')`, d.id, uuid.New())
+	wantFree("one that is alive will take it")
 	d.exec(`UPDATE outbox.relay SET mode = 'competing'`)
 	d.exec(`DELETE FROM outbox.held_topic`)
 	same(t, "competing relays", d.why(9), codes{operate.ReasonQueued})

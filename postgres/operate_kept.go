@@ -19,8 +19,7 @@ type keeper struct {
 	// silent are the outages by the relay, owners the relays by their lane.
 	silent map[uuid.UUID]operate.Outage
 	owners map[int32]uuid.UUID
-	// alive counts relays that lease lanes, competing those that do not.
-	alive, competing int
+	relays present
 }
 
 // addKept says of each pending event what keeps it, the most telling first: a pause, its topic, that nobody is there, Kafka.
@@ -70,9 +69,8 @@ func (l survey) keeper(ctx context.Context, hashes [][]byte) (k keeper, err erro
 			k.owners[lane.Lane] = lane.Owner
 		}
 	}
-	return k, l.tx.QueryRow(ctx, `
-SELECT count(*) FILTER (WHERE mode = 'leased'), count(*) FILTER (WHERE mode = 'competing') FROM outbox.relay WHERE source = $1::uuid AND expires_at > now()`,
-		l.row.id.String()).Scan(&k.alive, &k.competing)
+	k.relays, err = l.present(ctx)
+	return k, err
 }
 
 // keeps is nil when nothing is known to keep the event.
@@ -90,10 +88,11 @@ func (k keeper) keeps(e operate.Event) *operate.Reason {
 	switch {
 	case owned && silent:
 		return &operate.Reason{Code: operate.ReasonOutage, Since: o.Since, By: o.Relay, Text: fmt.Sprintf("Kafka does not answer %s since %s", o.Relay, clock(o.Since))}
-	case owned || k.competing > 0:
+	case owned || k.relays.competing > 0:
 		return nil
-	case k.alive > 0:
-		return &operate.Reason{Code: operate.ReasonLaneFree, Text: fmt.Sprintf("no relay has its lane, %d", lane)}
+	}
+	if r := k.relays.laneFree(lane); r != nil {
+		return r
 	}
 	return &operate.Reason{Code: operate.ReasonNoRelay, Text: "no relay is alive"}
 }

@@ -119,12 +119,20 @@ WHERE source = $1::uuid AND topic = $2 AND partition_key = $3 AND id <= $4::bigi
 	if err != nil {
 		return nil, err
 	}
-	r := operate.Reason{Code: operate.ReasonNextAttempt, Text: fmt.Sprintf("it is tried again at %s, after %d attempts (%s)", clock(next), attempts, text)}
+	r := operate.Reason{Code: operate.ReasonNextAttempt, Text: fmt.Sprintf("it is tried again at %s, after %s (%s)", clock(next), tries(attempts), text)}
 	if ref != d.Ref() {
 		r.Event = &ref
-		r.Text = fmt.Sprintf("event %d of its key is tried again at %s, after %d attempts (%s)", ref.ID, clock(next), attempts, text)
+		r.Text = fmt.Sprintf("event %d of its key is tried again at %s, after %s (%s)", ref.ID, clock(next), tries(attempts), text)
 	}
 	return []operate.Reason{r}, nil
+}
+
+// tries is "1 attempt" or "3 attempts".
+func tries(n int) string {
+	if n == 1 {
+		return "1 attempt"
+	}
+	return fmt.Sprintf("%d attempts", n)
 }
 
 func (l survey) whyPaused(ctx context.Context, d *operate.EventDetail) (reasons []operate.Reason, err error) {
@@ -159,18 +167,19 @@ func (l survey) whyNobody(ctx context.Context, d *operate.EventDetail) ([]operat
 	if d.LaneOwner != "" {
 		return nil, nil
 	}
-	var alive, competing int
+	p, err := l.present(ctx)
+	if err != nil || p.competing > 0 {
+		return nil, err
+	}
+	if r := p.laneFree(d.Lane); r != nil {
+		return []operate.Reason{*r}, nil
+	}
 	var dead *string
 	var seen *time.Time
-	err := l.tx.QueryRow(ctx, `
-SELECT count(*) FILTER (WHERE expires_at > now()), count(*) FILTER (WHERE expires_at > now() AND mode = 'competing'), max(seen_at),
-    (array_agg(name ORDER BY seen_at DESC))[1]
-FROM outbox.relay WHERE source = $1::uuid`, l.row.id.String()).Scan(&alive, &competing, &seen, &dead)
+	err = l.tx.QueryRow(ctx, `SELECT max(seen_at), (array_agg(name ORDER BY seen_at DESC))[1] FROM outbox.relay WHERE source = $1::uuid`, l.row.id.String()).Scan(&seen, &dead)
 	switch {
-	case err != nil || competing > 0:
+	case err != nil:
 		return nil, err
-	case alive > 0:
-		return []operate.Reason{{Code: operate.ReasonLaneFree, Text: fmt.Sprintf("no relay has its lane, %d, though %d are alive: one will take it", d.Lane, alive)}}, nil
 	case seen == nil || dead == nil:
 		return []operate.Reason{{Code: operate.ReasonNoRelay, Text: "no relay is alive: start one (outbox relay); " + noTrace}}, nil
 	}

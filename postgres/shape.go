@@ -29,7 +29,8 @@ type shape struct {
 	// secured tells that row-level security applies to the role, with so many policies.
 	secured  bool
 	policies int
-	// What the role may do: read the rows, mark or delete them, and read the sequence.
+	// role is the current one, quoted. What it may do: read the rows, mark or delete them, and read the sequence.
+	role                                         string
 	canRead, canMark, canDelete, canReadSequence bool
 }
 
@@ -68,12 +69,13 @@ SELECT array(SELECT attname::text FROM pg_attribute WHERE attrelid = $1::oid AND
        (SELECT relkind = 'p' FROM pg_class WHERE oid = $1::oid),
        row_security_active($1::oid),
        (SELECT count(*) FROM pg_policy WHERE polrelid = $1::oid AND polcmd IN ('r', '*')),
+       quote_ident(current_user),
        has_table_privilege($1::oid, 'SELECT'),
        has_table_privilege($1::oid, 'DELETE'),
        has_table_privilege($1::oid, 'UPDATE') OR EXISTS (
            SELECT FROM pg_attribute WHERE attrelid = $1::oid AND attname = 'published_at' AND NOT attisdropped
               AND has_column_privilege($1::oid, attnum, 'UPDATE'))`, oid).
-		Scan(&s.columns, &s.identity, &s.indexed, &s.partitioned, &s.secured, &s.policies, &s.canRead, &s.canDelete, &s.canMark)
+		Scan(&s.columns, &s.identity, &s.indexed, &s.partitioned, &s.secured, &s.policies, &s.role, &s.canRead, &s.canDelete, &s.canMark)
 	if err != nil {
 		return shape{}, fmt.Errorf("read the table's shape: %w", err)
 	}
@@ -113,24 +115,24 @@ func (s shape) check(table tableName, mode SettleMode) error {
 		problems = append(problems, fmt.Errorf("the table lacks the columns %s: see the schema in docs/schema.md", strings.Join(missing, ", ")))
 	}
 	if !s.canRead {
-		problems = append(problems, fmt.Errorf("the role may not read the table; run: GRANT SELECT ON TABLE %s TO …", table.sql()))
+		problems = append(problems, fmt.Errorf("the role may not read the table; run: GRANT SELECT ON TABLE %s TO %s", table.sql(), s.role))
 	}
 	if s.secured && s.policies == 0 {
-		problems = append(problems, fmt.Errorf("row-level security hides every row of the table from the role; run: ALTER ROLE … BYPASSRLS, "+
-			"or: CREATE POLICY relay ON %s TO … USING (true)", table.sql()))
+		problems = append(problems, fmt.Errorf("row-level security hides every row of the table from the role; run: ALTER ROLE %s BYPASSRLS, "+
+			"or: CREATE POLICY relay ON %s TO %s USING (true)", s.role, table.sql(), s.role))
 	}
 	if mode == Mark && !s.canMark {
-		problems = append(problems, fmt.Errorf("the role may not mark events; run: GRANT UPDATE (published_at) ON TABLE %s TO …", table.sql()))
+		problems = append(problems, fmt.Errorf("the role may not mark events; run: GRANT UPDATE (published_at) ON TABLE %s TO %s", table.sql(), s.role))
 	}
 	if mode == Delete && !s.canDelete {
-		problems = append(problems, fmt.Errorf("the role may not delete events; run: GRANT DELETE ON TABLE %s TO …", table.sql()))
+		problems = append(problems, fmt.Errorf("the role may not delete events; run: GRANT DELETE ON TABLE %s TO %s", table.sql(), s.role))
 	}
 	switch {
 	case s.sequence == "" && slices.Contains(s.columns, "id"):
 		problems = append(problems, errors.New("the column id draws from no sequence: order is the order of ids, so the database must give them; "+
 			"make it GENERATED ALWAYS AS IDENTITY"))
 	case s.sequence != "" && !s.canReadSequence:
-		problems = append(problems, fmt.Errorf("the role may not read the id's sequence; run: GRANT SELECT ON SEQUENCE %s TO …", s.sequence))
+		problems = append(problems, fmt.Errorf("the role may not read the id's sequence; run: GRANT SELECT ON SEQUENCE %s TO %s", s.sequence, s.role))
 	case s.sequence != "" && s.increment < 1:
 		problems = append(problems, fmt.Errorf("the sequence %s counts down; run: ALTER SEQUENCE %s INCREMENT 1", s.sequence, s.sequence))
 	}

@@ -21,13 +21,14 @@ func emptyKeyVar(cmd *cobra.Command, value *bool) {
 }
 
 // refuseEmpty fails a command line with a text that is empty, as that of a variable is that a script has never set: nothing may be taken for everything, nor for the
-// empty key. A relay's settings are left alone: an empty flag takes there the place of a variable.
+// empty key. A relay's settings are left alone, for an empty flag takes there the place of a variable, but for what becomes of failed events: nobody means the default by a policy that
+// is empty.
 func (a *app) refuseEmpty(cmd *cobra.Command) error {
 	settings := pflag.NewFlagSet("settings", pflag.ContinueOnError)
 	config.Flags(settings)
 	var problems []error
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if settings.Lookup(f.Name) == nil && lacksText(f) {
+		if (settings.Lookup(f.Name) == nil || f.Name == "on-failure") && lacksText(f) {
 			problems = append(problems, fmt.Errorf("--%s is empty: %s", f.Name, emptyAdvice(cmd, f.Name)))
 		}
 	})
@@ -55,6 +56,8 @@ func emptyAdvice(cmd *cobra.Command, flag string) string {
 	switch {
 	case flag == "key" && cmd.Flags().Lookup(emptyKeyFlag) != nil:
 		return "name the key, or say --" + emptyKeyFlag + " if events whose key is empty are meant"
+	case flag == "on-failure":
+		return "name a policy, such as park or orders.*=dead-letter, or leave it out, which is park"
 	case flag == "topic":
 		return "name the topic, or leave it out; events with an empty topic go by their ids"
 	case flag == "reason":
