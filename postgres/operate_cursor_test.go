@@ -17,10 +17,10 @@ func TestACursorIsShortAndReadsBackAsItWas(t *testing.T) {
 	event := uuid.MustParse("0190f6c2-7d1e-7a55-8f0e-2f3c9a3d5b11")
 	for most, c := range map[int]map[string]*position{
 		0:  {},
-		17: {"u": {ID: 4711}},
-		13: {"a": nil},
-		18: {"a": {ID: -5, EventID: uuid.Max}},
-		42: {"u": {ID: 4_711_000, EventID: event}},
+		18: {"u": {ID: 4711}},
+		14: {"a": nil},
+		19: {"a": {ID: -5, EventID: uuid.Max}},
+		44: {"u": {ID: 4_711_000, EventID: event}},
 		99: {"a": {ID: math.MaxInt64, EventID: event}, "history": {ID: math.MinInt64}, "u": nil},
 	} {
 		text := cursor{query, c}.String()

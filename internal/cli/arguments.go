@@ -34,7 +34,7 @@ func argumentsAreUsage(cmd *cobra.Command) {
 	}
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 && cmd.HasAvailableSubCommands() {
-			return &usageError{unknownCommand(cmd, args[0])}
+			return &usageError{unknownCommand(cmd, args[0], args[1:]...)}
 		}
 		if err := check(cmd, args); err != nil {
 			return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
@@ -46,17 +46,12 @@ func argumentsAreUsage(cmd *cobra.Command) {
 	}
 }
 
-func unknownCommand(cmd *cobra.Command, name string) error {
-	cmd.SuggestionsMinimumDistance = 2
-	advice := "see " + cmd.CommandPath() + " --help"
-	if near := cmd.SuggestionsFor(name); len(near) > 0 {
-		advice = "did you mean " + cmd.CommandPath() + " " + config.Alternatives(near) + "?"
-	}
-	return fmt.Errorf("unknown command %q for %q; %s", name, cmd.CommandPath(), advice)
-}
-
 // wrongFlag says in our words what the parser of flags has found.
 func wrongFlag(cmd *cobra.Command, err error) error {
+	// A command that has only others below it has no flags of theirs: what is wrong is the word before.
+	if words := cmd.Flags().Args(); len(words) > 0 && cmd.HasAvailableSubCommands() {
+		return &usageError{unknownCommand(cmd, words[0], words[1:]...)}
+	}
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		f := invalid.GetFlag()
 		err = fmt.Errorf("--%s %q: want %s", f.Name, invalid.GetValue(), wanted(f))
@@ -96,10 +91,10 @@ func (a *app) help() *cobra.Command {
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			about := cmd.Root()
-			for _, name := range args {
+			for at, name := range args {
 				i := slices.IndexFunc(about.Commands(), func(sub *cobra.Command) bool { return sub.Name() == name })
 				if i < 0 {
-					return &usageError{unknownCommand(about, name)}
+					return &usageError{unknownCommand(about, name, args[at+1:]...)}
 				}
 				about = about.Commands()[i]
 			}

@@ -60,11 +60,14 @@ func (a *app) pauseScope(verb operate.Verb, use, what, scope string, args ...str
 		operate.ScopeTopic:  "topic order-service.order.confirmed",
 		operate.ScopeKey:    "key order-service.order.confirmed order-17",
 	}
+	// What people call it that is no name of a command.
+	others := map[string][]string{operate.ScopeSource: {"source", "all", "everything"}}
 	cmd := &cobra.Command{
-		Use:     use,
-		Short:   titled(string(verb)) + " " + what,
-		Example: "  outbox " + string(verb) + " " + examples[scope],
-		Args:    arguments(args...),
+		Use:        use,
+		SuggestFor: others[scope],
+		Short:      titled(string(verb)) + " " + what,
+		Example:    "  outbox " + string(verb) + " " + examples[scope],
+		Args:       arguments(args...),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			s := operate.Scope{Kind: scope}
 			if len(args) > 0 {

@@ -1,0 +1,45 @@
+package cli
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// Whatever verb of whatever group is typed without its group, or behind another one: the answer names it in its place.
+func TestAVerbAtTheWrongPlaceIsNamedInItsOwn(t *testing.T) {
+	t.Parallel()
+	groups := map[string]*cobra.Command{}
+	visit(t, func(cmd *cobra.Command) {
+		for up := cmd.Parent(); up != nil; up = up.Parent() {
+			groups[up.CommandPath()] = up
+		}
+	})
+	seen := 0
+	visit(t, func(cmd *cobra.Command) {
+		if cmd.HasSubCommands() || !cmd.IsAvailableCommand() || !cmd.Parent().HasParent() {
+			return
+		}
+		for path, group := range groups {
+			if slices.ContainsFunc(group.Commands(), func(sub *cobra.Command) bool { return sub.Name() == cmd.Name() }) {
+				continue
+			}
+			seen++
+			words := append(strings.Fields(path)[1:], cmd.Name())
+			got := runWith(t, nil, words...)
+			if _, means, _ := strings.Cut(got.errs, "did you mean "); got.code != exitUsage || !meansIt(means, cmd) {
+				t.Errorf("outbox %s: %d %s", strings.Join(words, " "), got.code, got.errs)
+			}
+		}
+	})
+	if seen < 200 {
+		t.Errorf("only %d places were tried", seen)
+	}
+}
+
+// meansIt tells that an answer names the command, or another of the same name that takes what was typed, which is nothing.
+func meansIt(means string, cmd *cobra.Command) bool {
+	return strings.Contains(means, cmd.CommandPath()) || strings.Contains(means, " "+cmd.Name()) && cmd.Args(cmd, nil) != nil
+}
