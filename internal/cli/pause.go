@@ -13,6 +13,7 @@ import (
 type pauseFlags struct {
 	database
 	actorFlags
+	topic, key     string
 	json, emptyKey bool
 }
 
@@ -22,7 +23,7 @@ resume; it survives restarts. Events are written all the same, and wait in order
 is on its way arrives. outbox pause list and outbox status show what is paused, by whom
 and why.`,
 		`  outbox pause topic order-service.order.confirmed --reason "the consumer is being mended"
-  outbox pause key order-service.order.confirmed order-17
+  outbox pause key --topic order-service.order.confirmed --key order-17
   outbox pause relay
   outbox pause list`)
 }
@@ -30,7 +31,7 @@ and why.`,
 func (a *app) resume() *cobra.Command {
 	return a.pauseVerb(operate.VerbResume, "Go on publishing what was paused", `What waited goes out in order. outbox pause list shows what is paused.`,
 		`  outbox resume topic order-service.order.confirmed
-  outbox resume key order-service.order.confirmed order-17
+  outbox resume key --topic order-service.order.confirmed --key order-17
   outbox resume relay`)
 }
 
@@ -47,8 +48,8 @@ func (a *app) pauseVerb(verb operate.Verb, short, long, example string) *cobra.C
 	}
 	cmd.AddCommand(
 		a.pauseScope(verb, "relay", "everything: all relays of the source", operate.ScopeSource),
-		a.pauseScope(verb, "topic TOPIC", "one topic", operate.ScopeTopic, "TOPIC"),
-		a.pauseScope(verb, "key TOPIC KEY", "one key: a topic and a partition key", operate.ScopeKey, "TOPIC", "KEY"),
+		a.pauseScope(verb, "topic TOPIC | --topic TOPIC", "one topic", operate.ScopeTopic, "TOPIC"),
+		a.pauseScope(verb, "key TOPIC KEY | --topic TOPIC --key KEY", "one key: a topic and a partition key", operate.ScopeKey, "TOPIC", "KEY"),
 	)
 	return cmd
 }
@@ -58,7 +59,7 @@ func (a *app) pauseScope(verb operate.Verb, use, what, scope string, args ...str
 	examples := map[string]string{
 		operate.ScopeSource: "relay --reason \"the cluster is being moved\"",
 		operate.ScopeTopic:  "topic order-service.order.confirmed",
-		operate.ScopeKey:    "key order-service.order.confirmed order-17",
+		operate.ScopeKey:    "key --topic order-service.order.confirmed --key order-17",
 	}
 	// What people call it that is no name of a command.
 	others := map[string][]string{operate.ScopeSource: {"source", "all", "everything"}}
@@ -67,19 +68,11 @@ func (a *app) pauseScope(verb operate.Verb, use, what, scope string, args ...str
 		SuggestFor: others[scope],
 		Short:      titled(string(verb)) + " " + what,
 		Example:    "  outbox " + string(verb) + " " + examples[scope],
-		Args:       arguments(args...),
+		Args:       pauseArguments(args),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			s := operate.Scope{Kind: scope}
-			if len(args) > 0 {
-				s.Topic = args[0]
-			}
-			if len(args) > 1 {
-				s.PartitionKey = args[1]
-			}
-			if scope == operate.ScopeKey {
-				if err := keyArgument(cmd, s.PartitionKey, f.emptyKey); err != nil {
-					return err
-				}
+			s, err := f.scope(cmd, scope, args)
+			if err != nil {
+				return err
 			}
 			if err := refuseImpossible(cmd, verb, s); err != nil {
 				return err
@@ -90,10 +83,56 @@ func (a *app) pauseScope(verb operate.Verb, use, what, scope string, args ...str
 	f.database.flags(cmd)
 	f.actorFlags.flags(cmd, "why, for the audit and the status")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print a JSON object")
+	if scope != operate.ScopeSource {
+		cmd.Flags().StringVar(&f.topic, "topic", "", "the `topic`, in place of TOPIC")
+	}
 	if scope == operate.ScopeKey {
+		cmd.Flags().StringVar(&f.key, "key", "", "the partition `key`, in place of KEY")
 		emptyKeyVar(cmd, &f.emptyKey)
 	}
 	return cmd
+}
+
+// pauseArguments wants what is meant by its place, or by flags as other commands have it.
+func pauseArguments(names []string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		for _, name := range []string{"topic", "key"} {
+			switch flag := cmd.Flags().Lookup(name); {
+			case flag == nil || !flag.Changed:
+			case flag.Value.String() == "":
+				// An empty text is refused as of every flag.
+				return nil
+			case len(args) > 0:
+				return fmt.Errorf("%q and --%s: name it by its place or by flags, not both", args[0], name)
+			default:
+				names = nil
+			}
+		}
+		if empty := cmd.Flags().Lookup(emptyKeyFlag); empty != nil && empty.Changed && len(args) == 1 {
+			return nil
+		}
+		return arguments(names...)(cmd, args)
+	}
+}
+
+// scope is what is meant.
+func (f *pauseFlags) scope(cmd *cobra.Command, kind string, args []string) (operate.Scope, error) {
+	s := operate.Scope{Kind: kind, Topic: f.topic, PartitionKey: f.key}
+	if len(args) > 0 {
+		s.Topic = args[0]
+	}
+	if len(args) > 1 {
+		s.PartitionKey = args[1]
+	}
+	switch {
+	case kind != operate.ScopeKey:
+		return s, nil
+	case len(args) == 0 && s.Topic == "":
+		return s, &usageError{fmt.Errorf("a key is a topic and a partition key: --topic is missing; see %s --help", cmd.CommandPath())}
+	case len(args) == 0 && s.PartitionKey == "" && !f.emptyKey:
+		return s, &usageError{fmt.Errorf("a key is a topic and a partition key: --key is missing; see %s --help", cmd.CommandPath())}
+	}
+	return s, keyArgument(cmd, s.PartitionKey, f.emptyKey)
 }
 
 // refuseImpossible refuses to pause a topic that Kafka would not take: nothing is ever published there. What was paused under whatever name can be resumed.
