@@ -46,6 +46,8 @@ type TopicList struct {
 	Looks []Look `json:"looks,omitempty"`
 	// Watched tells that a relay is alive: without one nobody knows what holds a topic.
 	Watched bool `json:"watched"`
+	// LetterTopics are the dead-letter topics because of which keys are parked.
+	LetterTopics []LetterTopic `json:"letter_topics,omitempty"`
 	// Outages are the relays that are alive and that Kafka answers nothing: what they have of any topic waits.
 	Outages []Outage `json:"outages,omitempty"`
 }

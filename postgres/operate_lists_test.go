@@ -61,6 +61,37 @@ func TestTopicsAreCounted(t *testing.T) {
 	})
 }
 
+// A key that was to be let go by a dead letter waits for the dead-letter topic, and nothing of its own topic says so.
+func TestDeadLetterTopicsThatTakeNothingAreNamed(t *testing.T) {
+	t.Parallel()
+	d := mixed(t)
+	same(t, "where none is to be seen", d.topics().LetterTopics, []operate.LetterTopic{})
+	for n, why := range []string{
+		"the dead-letter topic dead.order does not take it: UNKNOWN_TOPIC_OR_PARTITION: create it; when it does", "the dead-letter topic dead.order does not take it: UNKNOWN_TOPIC_OR_PARTITION: create it",
+		"the dead-letter topic dead.order.more does not take it: TOPIC_AUTHORIZATION_FAILED: grant it", "the record names the dead-letter topic dead.other does not take it: X",
+	} {
+		d.park(int64(100+n), order, fmt.Sprint("letter", n), why)
+	}
+	read := func() (topics []string) {
+		for _, l := range d.topics().LetterTopics {
+			topics = append(topics, fmt.Sprintf("%s %s %d %t", l.Topic, l.Code, l.ParkedKeys, l.ParkedKeysCapped))
+			same(t, "has a time", l.Since.IsZero(), false)
+		}
+		return topics
+	}
+	same(t, "letter topics", read(), []string{"dead.order UNKNOWN_TOPIC_OR_PARTITION 2 false", "dead.order.more TOPIC_AUTHORIZATION_FAILED 1 false"})
+	d.store.windows.topics = 3
+	same(t, "of the oldest three keys", read(), []string{"dead.order UNKNOWN_TOPIC_OR_PARTITION 2 true"})
+	o, err := NewOperator(d.db, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := o.LetterTopics(t.Context())
+	if err != nil || len(all) != 2 {
+		t.Errorf("the operator sees %+v, %v", all, err)
+	}
+}
+
 func TestKeysAreListedByEachFilterAndInPages(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)

@@ -23,7 +23,7 @@ func (l survey) listTopics(ctx context.Context) (operate.TopicList, error) {
 	err := firstError(
 		t.holds(ctx), t.pauses(ctx), t.outages(ctx),
 		l.tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM outbox.relay WHERE source = $1::uuid AND expires_at > now())`, l.row.id.String()).Scan(&t.list.Watched),
-		t.countAll(ctx),
+		t.countAll(ctx), t.letters(ctx),
 	)
 	for _, name := range slices.Sorted(maps.Keys(t.topics)) {
 		t.list.Topics = append(t.list.Topics, *t.topics[name])

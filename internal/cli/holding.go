@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outbox-relay/outbox/operate"
 	"github.com/outbox-relay/outbox/postgres"
 )
 
@@ -13,6 +14,7 @@ import (
 type statusWithHolding struct {
 	statusObject
 	holdingObject
+	LetterTopics []operate.LetterTopic `json:"letter_topics"`
 }
 
 // holdingObject is null where nothing is known or nobody deletes.

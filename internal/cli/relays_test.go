@@ -99,7 +99,7 @@ func TestANumberThatIsCutOffLooksCutOff(t *testing.T) {
 		Backlog: postgres.Backlog{Pending: 1_000_000, PendingCapped: true, Paused: postgres.Paused{Source: true}}, Pauses: []postgres.PauseStatus{pause},
 		Topics: []postgres.TopicStatus{{Topic: "shop.order", Pending: 400_000, PendingCapped: true}},
 	}
-	if err := a.printStatus("", s, postgres.Holding{}); err != nil {
+	if err := a.printStatus(sourceStatus{status: s}); err != nil {
 		t.Fatal(err)
 	}
 	got := strings.Join(strings.Fields(out.String()), " ")

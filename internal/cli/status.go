@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/outbox-relay/outbox/operate"
 	"github.com/outbox-relay/outbox/postgres"
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -23,7 +24,8 @@ func (a *app) status() *cobra.Command {
 		Use:   "status",
 		Short: "Show what waits, for how long, and who publishes it",
 		Long: `status shows the backlog, the age of its oldest event, parked keys, what is paused and
-by whom, the relays, when each was last seen, and whether Kafka answers it. It counts
+by whom, the relays, when each was last seen, and whether Kafka answers it. Keys that
+wait for a dead-letter topic that takes nothing are counted beside it. It counts
 at most 1,000,000 unpublished events, and marks the numbers with + when there are more.
 
 With --config and no --source it shows all sources of the file. One that cannot be
@@ -70,33 +72,42 @@ func (a *app) operator(cmd *cobra.Command, db *database) (operator *postgres.Ope
 	return operator, pool.Close, nil
 }
 
-func (a *app) printStatus(name string, s postgres.Status, h postgres.Holding) error {
+func (a *app) printStatus(r sourceStatus) error {
+	s := r.status
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	if name != "" {
-		fmt.Fprintf(w, "source\t%s\n", name)
+	if r.name != "" {
+		fmt.Fprintf(w, "source\t%s\n", r.name)
 	}
 	fmt.Fprintf(w, "table\t%s\n", s.Table)
 	fmt.Fprintf(w, "pending\t%s\n", counted(s.Pending, s.PendingCapped))
 	fmt.Fprintf(w, "oldest pending\t%s\n", age(s.Pending, s.OldestAge))
 	fmt.Fprintf(w, "parked keys\t%d\n", s.ParkedKeys)
+	for i, l := range r.letters {
+		fmt.Fprintf(w, "%s\t%s\n", label(i, "dead letters"), letterTopic(l))
+	}
 	if anyCompeting(s.Relays) {
 		fmt.Fprintf(w, "held keys\tcompeting relays are alive: %s\n", heldElsewhere)
 	}
 	printPaused(w, s)
 	fmt.Fprintf(w, "last published\t%s\n", moment(s.LastPublished))
-	printHolding(w, h)
-	for i, r := range relays(s) {
-		label := ""
-		if i == 0 {
-			label = "relays"
-		}
-		fmt.Fprintf(w, "%s\t%s\n", label, r)
+	printHolding(w, r.holding)
+	for i, line := range relays(s) {
+		fmt.Fprintf(w, "%s\t%s\n", label(i, "relays"), line)
 	}
 	if !s.Indexed {
 		fmt.Fprintf(w, "index\tMISSING: no index WHERE published_at IS NULL, reading gets slower as the table grows: see outbox migrate status\n")
 	}
 	printTopics(w, s)
 	return w.Flush()
+}
+
+// letterTopic says what a dead-letter topic keeps, and what helps.
+func letterTopic(l operate.LetterTopic) string {
+	wait := plural(int(l.ParkedKeys), "key") + " waits"
+	if l.ParkedKeys != 1 || l.ParkedKeysCapped {
+		wait = counted(l.ParkedKeys, l.ParkedKeysCapped) + " keys wait"
+	}
+	return noteLine(fmt.Sprintf("%s for the dead-letter topic %s, which takes nothing (%s); %s", wait, l.Topic, l.Code, l.Mend()))
 }
 
 // pausesPrinted bounds the pauses that a status names.

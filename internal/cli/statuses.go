@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/outbox-relay/outbox/internal/config"
+	"github.com/outbox-relay/outbox/operate"
 	"github.com/outbox-relay/outbox/postgres"
 )
 
@@ -20,6 +21,7 @@ type sourceStatus struct {
 	name, table string
 	status      postgres.Status
 	holding     postgres.Holding
+	letters     []operate.LetterTopic
 	err         error
 	// password is where the database's was taken from.
 	password string
@@ -64,6 +66,9 @@ func (r *sourceStatus) ask(ctx context.Context, pool *pgxpool.Pool) {
 	if r.status, r.err = operator.Status(ctx); r.err == nil {
 		r.holding, r.err = operator.Holding(ctx)
 	}
+	if r.err == nil {
+		r.letters, r.err = operator.LetterTopics(ctx)
+	}
 }
 
 // text is the error as the command would end with it if this source were the only one.
@@ -78,7 +83,7 @@ type failedObject struct {
 
 func (a *app) encodeStatuses(reports []sourceStatus) error {
 	for _, r := range reports {
-		var object any = statusWithHolding{statusJSON(r.name, r.status), holdingJSON(r.holding)}
+		var object any = statusWithHolding{statusJSON(r.name, r.status), holdingJSON(r.holding), append([]operate.LetterTopic{}, r.letters...)}
 		if r.err != nil {
 			object = failedObject{r.name, r.table, r.text()}
 		}
@@ -94,7 +99,7 @@ func (a *app) printStatuses(reports []sourceStatus) error {
 		if i > 0 {
 			fmt.Fprintln(a.stdout)
 		}
-		show := func() error { return a.printStatus(r.name, r.status, r.holding) }
+		show := func() error { return a.printStatus(r) }
 		if r.err != nil {
 			show = func() error { return a.printFailed(r) }
 		}

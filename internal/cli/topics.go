@@ -19,7 +19,8 @@ func (a *app) topics() *cobra.Command {
 		Short: "List the topics that have events waiting, parked or dead, or cannot be published to",
 		Long: `topics counts, by topic, unpublished and dead events and parked keys, and shows what
 keeps a topic: a relay that can publish nothing to it because it is missing or
-forbidden, or an operator who has paused it. Of each kind it counts at most 30,000, the
+forbidden, or an operator who has paused it. Below the table stand the dead-letter topics
+that take nothing, with the keys that are parked because of it. Of each kind it counts at most 30,000, the
 oldest, and marks the numbers with + when there are more; outbox status counts further.`,
 		Example: "  outbox topics\n  outbox topics --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -62,6 +63,9 @@ func (a *app) printTopicList(list operate.TopicList) error {
 	})
 	if err != nil {
 		return err
+	}
+	for _, l := range list.LetterTopics {
+		fmt.Fprintln(a.stdout, letterTopic(l))
 	}
 	for _, l := range list.Looks {
 		fmt.Fprintf(a.stdout, "of the %s the oldest %s are counted; + marks what may be more, of topics that are not shown, too\n", l.What, grouped(l.Events))
