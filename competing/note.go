@@ -21,7 +21,7 @@ func (t *term) noteTopics() error {
 	if t.noted != nil && slices.Equal(t.noted, held) {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.stop), attemptTimeout)
+	ctx, cancel := t.life.Attempt(context.WithoutCancel(t.stop))
 	defer cancel()
 	if err := t.source.HoldTopics(ctx, t.owner, held); err != nil {
 		return fmt.Errorf("write down the held topics: %w", err)

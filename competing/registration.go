@@ -4,39 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/outbox-relay/outbox/internal/engine"
 	"github.com/outbox-relay/outbox/relay"
 )
 
-// registration keeps a relay registered and, when it cannot, silences it in time. The time is counted from SENDING the last good renewal, by this
-// process's monotonic clock: the database counted its TTL from a later moment.
+// registration keeps a relay registered and, when it cannot, silences it in time.
 type registration struct {
-	source  Registrar
-	owner   relay.Owner
-	ttl     time.Duration
-	silence time.Duration
-	now     func() time.Time
-	// publisher is silent from the deadline on by its own clock, also when the whole process stands still until then, and is destroyed by a timer.
-	publisher silencer
+	// Countdown runs from register on.
+	*engine.Countdown
+	source    Registrar
+	owner     relay.Owner
+	ttl       time.Duration
+	silence   time.Duration
+	now       func() time.Time
+	publisher engine.Silencer
 	// silent is for how long Kafka has been silent.
 	silent func() time.Duration
 	// reported tells that a silence was reported last; the registration's own goroutine touches it.
 	reported bool
-
-	mu sync.Mutex
-	// deadline is when the relay must be silent.
-	deadline      time.Time
-	timer         *time.Timer
-	lost, stopped bool
-}
-
-// silencer is what the registration needs of a [relay.Publisher].
-type silencer interface {
-	SilentFrom(t time.Time)
-	Destroy()
 }
 
 // register registers and starts the countdown.
@@ -45,58 +32,8 @@ func (g *registration) register(ctx context.Context) error {
 	if err := g.source.Register(ctx, g.owner, g.ttl); err != nil {
 		return fmt.Errorf("register: %w", err)
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.deadline = sent.Add(g.silence)
-	g.publisher.SilentFrom(g.deadline)
-	g.timer = time.AfterFunc(g.deadline.Sub(g.now()), g.expire)
+	g.Countdown = engine.NewCountdown(g.silence, g.now, sent, g.publisher)
 	return nil
-}
-
-// expire silences the relay, once, and never after stop: the client may be another term's by then.
-func (g *registration) expire() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.lost || g.stopped {
-		return
-	}
-	g.lost = true
-	g.publisher.Destroy()
-}
-
-func (g *registration) expired() bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.lost
-}
-
-// remaining is how long the relay may still talk to the brokers.
-func (g *registration) remaining() time.Duration {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return max(0, g.deadline.Sub(g.now()))
-}
-
-// extend begins the countdown anew from sent; false when the relay was silenced meanwhile.
-func (g *registration) extend(sent time.Time) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.lost {
-		return false
-	}
-	g.deadline = sent.Add(g.silence)
-	g.publisher.SilentFrom(g.deadline)
-	g.timer.Reset(g.deadline.Sub(g.now()))
-	return true
-}
-
-// stop ends the countdown. It returns after a silencing that has begun.
-func (g *registration) stop() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.stopped = true
-	g.timer.Stop()
-	g.publisher.SilentFrom(time.Time{})
 }
 
 // run renews until ctx ends. It returns relay.ErrLeaseLost, or why it cannot know.
@@ -112,16 +49,16 @@ func (g *registration) run(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // the work has ended: what the renewal met does not matter any more
-		case g.expired(), g.remaining() == 0:
-			g.expire()
+		case g.Expired(), g.Remaining() == 0:
+			g.Expire()
 			return g.tooLate()
 		case errors.Is(err, relay.ErrLeaseLost):
-			g.expire()
+			g.Expire()
 			return fmt.Errorf("renew registration: %w", err)
 		case err != nil:
 			return fmt.Errorf("renew registration: %w", err)
 		}
-		if !g.extend(sent) {
+		if !g.Extend(sent) {
 			return g.tooLate()
 		}
 		g.report(ctx)
@@ -138,7 +75,7 @@ func (g *registration) report(ctx context.Context) {
 	if silent == 0 && !g.reported {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, g.remaining())
+	ctx, cancel := context.WithTimeout(ctx, g.Remaining())
 	defer cancel()
 	if g.source.Report(ctx, g.owner, silent) == nil {
 		g.reported = silent > 0
@@ -146,7 +83,7 @@ func (g *registration) report(ctx context.Context) {
 }
 
 func (g *registration) renew(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, g.remaining())
+	ctx, cancel := context.WithTimeout(ctx, g.Remaining())
 	defer cancel()
 	return g.source.Renew(ctx, g.owner, g.ttl)
 }

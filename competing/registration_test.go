@@ -60,7 +60,7 @@ func keep(t *testing.T, renew func(context.Context) error) (o outcome) {
 		}
 		o.err = g.run(t.Context())
 		o.silenced, o.ended, o.limit = p.after, time.Since(began), p.limit
-		g.stop()
+		g.Stop()
 		if p.limit != 0 {
 			t.Errorf("after the registration the limit is still %s", p.limit)
 		}

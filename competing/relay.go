@@ -2,7 +2,6 @@ package competing
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -20,17 +19,11 @@ type Relay struct {
 	owner     relay.Owner
 	held      *held
 	counters  counters
-	// opened tells that a term has begun in this run: from then on a failure is waited out.
-	opened  bool
-	started time.Time
-	// reason is why the relay has not started yet.
-	reason error
-	// complained is what was last said of a start that fails, warned the source's warnings that were passed on.
-	complained engine.Complaint
-	warned     map[string]bool
-	// unknown is how many events the last term left behind with a destroyed client, and quietUntil until when they may still reach Kafka.
-	unknown    int
-	quietUntil time.Time
+	life      engine.Run
+	// warned are the source's warnings that were passed on.
+	warned map[string]bool
+	// unknown is how many events the last term left behind with a destroyed client.
+	unknown int
 	// shown tells that the relay is registered to be seen alone: it waits for Kafka.
 	shown bool
 	// topic is the one of the last acknowledged event, asked when Kafka was asked for it last.
@@ -54,16 +47,10 @@ func New(source Source, publisher relay.Publisher, cfg Config) (*Relay, error) {
 		cfg:       cfg,
 		owner:     relay.Owner{ID: id, Name: cfg.Name, Version: cfg.Version},
 		held:      newHeld(cfg),
+		life:      engine.Run{Log: cfg.Logger, Now: cfg.now, Jitter: cfg.jitter, StartTimeout: cfg.StartTimeout, Unmendable: relay.ErrConfiguration},
 		warned:    map[string]bool{},
 	}, nil
 }
-
-const (
-	minBackoff = 100 * time.Millisecond
-	maxBackoff = 5 * time.Second
-	// attemptTimeout bounds one try at reaching the database or the brokers: what hangs counts as failed.
-	attemptTimeout = 30 * time.Second
-)
 
 // Run works until ctx ends, or, with Config.Once, until a pass finds nothing to take. It then settles what Kafka has acknowledged and withdraws.
 // It returns nil after that, a *relay.DrainError when events were left with Kafka whose outcome nobody knows, and any other error only for what an
@@ -72,64 +59,12 @@ func (r *Relay) Run(ctx context.Context) error {
 	defer r.source.Close()
 	defer r.publisher.Destroy()
 	defer r.hide(ctx)
-	r.started = r.cfg.now()
-	wait := minBackoff
-	for {
-		began := r.cfg.now()
-		err := r.term(ctx)
-		if done, err := r.finished(ctx, err); done {
-			return err
-		}
-		if r.cfg.now().Sub(began) > maxBackoff {
-			wait = minBackoff
-		}
-		r.counters.lastError.Store(&err)
-		r.noteReason(err)
-		pause := r.pauseAfter(wait)
-		r.complained.Say(r.cfg.Logger, r.cfg.now(), r.opened, err, pause)
-		select {
-		case <-ctx.Done():
-			return r.left()
-		case <-time.After(pause):
-		}
-		wait = min(2*wait, maxBackoff)
-	}
-}
-
-// pauseAfter spreads the relays' attempts. After a client was destroyed with events outstanding it outlasts them: one of them must not land behind what
-// the next client sends of its key.
-func (r *Relay) pauseAfter(wait time.Duration) time.Duration {
-	pause := max(wait/2+r.cfg.jitter(wait/2), r.quietUntil.Sub(r.cfg.now()))
-	if !r.opened && r.cfg.StartTimeout > 0 {
-		pause = max(0, min(pause, r.started.Add(r.cfg.StartTimeout).Sub(r.cfg.now())))
-	}
-	return pause
-}
-
-// noteReason remembers why the relay does not start. An attempt that was cut off by the start timeout says nothing of what is wrong.
-func (r *Relay) noteReason(err error) {
-	if r.reason == nil || !errors.Is(err, context.DeadlineExceeded) {
-		r.reason = err
-	}
-}
-
-// finished decides whether the end of a term is the end of the run.
-func (r *Relay) finished(ctx context.Context, err error) (bool, error) {
-	var stop *stopError
-	switch {
-	case errors.As(err, &stop):
-		return true, stop.err
-	case ctx.Err() != nil:
-		return true, r.left()
-	case err == nil:
-		return true, nil
-	case !r.opened && errors.Is(err, relay.ErrConfiguration):
-		return true, err
-	case !r.opened && r.cfg.StartTimeout > 0 && r.cfg.now().Sub(r.started) >= r.cfg.StartTimeout:
-		r.noteReason(err)
-		return true, fmt.Errorf("not started within %s: %w", r.cfg.StartTimeout, r.reason)
-	}
-	return false, nil
+	return r.life.Do(ctx, engine.Steps{
+		Term:        r.term,
+		Left:        r.left,
+		Interrupted: func(_ context.Context, err error) { r.counters.lastError.Store(&err) },
+		Resume:      func(context.Context) {},
+	})
 }
 
 // left reports what a stop has to leave behind; nil when that is nothing.
@@ -139,11 +74,6 @@ func (r *Relay) left() error {
 	}
 	return nil
 }
-
-// stopError ends the run.
-type stopError struct{ err error }
-
-func (e *stopError) Error() string { return fmt.Sprintf("stop: %v", e.err) }
 
 // term opens both sides, registers and works until something ends it.
 func (r *Relay) term(ctx context.Context) error {
@@ -165,7 +95,7 @@ func (r *Relay) term(ctx context.Context) error {
 	r.shown = false
 	r.cfg.Logger.Warn("competing: events of one key can overtake each other; for order, stop all competing relays and use mode leased",
 		"table", info.Name, "batch_size", r.cfg.BatchSize)
-	r.opened, r.unknown = true, 0
+	r.life.Opened, r.unknown = true, 0
 	return r.work(ctx, g)
 }
 
@@ -191,18 +121,14 @@ func (r *Relay) open(ctx context.Context) (info relay.SourceInfo, err error) {
 
 // try does something that may hang; until the first term has begun, it ends with Config.StartTimeout.
 func (r *Relay) try(ctx context.Context, do func(context.Context) error) error {
-	limit := attemptTimeout
-	if !r.opened && r.cfg.StartTimeout > 0 {
-		limit = min(limit, r.started.Add(r.cfg.StartTimeout).Sub(r.cfg.now()))
-	}
-	ctx, cancel := context.WithTimeout(ctx, limit)
+	ctx, cancel := r.life.Attempt(ctx)
 	defer cancel()
 	return do(ctx)
 }
 
 // checkTopics looks for the topics that must exist, while a person stands by.
 func (r *Relay) checkTopics(ctx context.Context) error {
-	if r.opened || len(r.cfg.Topics) == 0 {
+	if r.life.Opened || len(r.cfg.Topics) == 0 {
 		return nil
 	}
 	var missing error
@@ -214,7 +140,7 @@ func (r *Relay) checkTopics(ctx context.Context) error {
 		return fmt.Errorf("check topics: %w", err)
 	}
 	if missing != nil {
-		return &stopError{fmt.Errorf("%w: topics that must exist: %w", relay.ErrConfiguration, missing)}
+		return &engine.StopError{Err: fmt.Errorf("%w: topics that must exist: %w", relay.ErrConfiguration, missing)}
 	}
 	return nil
 }

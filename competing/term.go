@@ -36,8 +36,8 @@ func (r *Relay) work(ctx context.Context, g *registration) error {
 	r.counters.leading.Store(false)
 	cancel()
 	lost := <-renewed
-	g.stop()
-	if r.unknown == 0 && !g.expired() {
+	g.Stop()
+	if r.unknown == 0 && !g.Expired() {
 		r.withdraw(ctx)
 	}
 	if lost != nil {
@@ -48,7 +48,7 @@ func (r *Relay) work(ctx context.Context, g *registration) error {
 
 // withdraw may fail: then the registration runs out by itself.
 func (r *Relay) withdraw(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxBackoff)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), engine.MaxBackoff)
 	defer cancel()
 	if err := r.source.Withdraw(ctx, r.owner); err != nil {
 		r.cfg.Logger.Warn("registration not ended; it runs out", "error", err, "within", r.cfg.LeaseTTL.String())
@@ -163,7 +163,7 @@ func (t *term) learn(answers []answer) (unknown error) {
 	}
 	if unknown != nil {
 		t.counters.noteUnanswered(unixNano(t.counters.since.Load()))
-		t.quietUntil = t.cfg.now().Add(t.publisher.MaxDelay())
+		t.life.QuietUntil = t.cfg.now().Add(t.publisher.MaxDelay())
 	}
 	return unknown
 }

@@ -49,7 +49,7 @@ func keep(t *testing.T, before func(ctx context.Context, op string) error) *keep
 	k.keeper = newKeeper(source, claim, testTTL, engine.Silence(testTTL, testDelay), time.Now, began, silences(func() {
 		k.silenced = append(k.silenced, time.Since(began))
 	}))
-	t.Cleanup(k.stop)
+	t.Cleanup(k.Stop)
 	term := &term{Relay: &Relay{source: source, owner: claim.Owner, cfg: Config{}.withDefaults()}, gate: newGate(1, 1, time.Now, len(claim.Lanes), claim.Lanes), keeper: k.keeper}
 	term.info.Lanes = len(claim.Lanes)
 	go func() { k.ran <- term.keep(t.Context()) }()
@@ -153,8 +153,8 @@ func TestKeeperThatIsStoppedNeverSilencesTheNextTerm(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := keep(t, failing("renew", 1))
 		<-k.ran
-		k.stop()
-		k.expire()
+		k.Stop()
+		k.Expire()
 		after(time.Minute)
 		if len(k.silenced) != 0 {
 			t.Errorf("silenced at %v after stop", k.silenced)
@@ -168,8 +168,8 @@ func TestKeeperCountsByTheInjectedClock(t *testing.T) {
 		began := time.Unix(0, 0)
 		silenced := false
 		k := newKeeper(nil, Claim{}, testTTL, testSilence, func() time.Time { return began.Add(testSilence - time.Second) }, began, silences(func() { silenced = true }))
-		defer k.stop()
-		if got := k.remaining(); got != time.Second {
+		defer k.Stop()
+		if got := k.Remaining(); got != time.Second {
 			t.Errorf("remaining %s, want 1s", got)
 		}
 		after(time.Second)

@@ -239,7 +239,7 @@ func (r *reader) noteChoked() error {
 	r.choked = true
 	err := r.errChoked()
 	if r.cfg.Once {
-		return &stopError{err}
+		return &engine.StopError{Err: err}
 	}
 	r.cfg.Logger.Error("nothing is read any more", "reason", err)
 	return nil
@@ -281,10 +281,10 @@ func (r *reader) awaitSettled(ctx context.Context) (done bool, err error) {
 		case deciding.IsZero():
 			deciding = now
 		case now.Sub(deciding) > 2*r.cfg.StallTimeout:
-			return false, &stopError{fmt.Errorf("failed events could not be given up for %s: does the dead-letter topic take anything, and the database?", engine.Rounded(now.Sub(deciding)))}
+			return false, &engine.StopError{Err: fmt.Errorf("failed events could not be given up for %s: does the dead-letter topic take anything, and the database?", engine.Rounded(now.Sub(deciding)))}
 		}
 		if s := r.gate.silentFor(); s > 2*r.cfg.StallTimeout {
-			return false, &stopError{fmt.Errorf("Kafka has acknowledged nothing for %s: are the brokers reachable, and enough replicas in sync?", s.Round(time.Second))}
+			return false, &engine.StopError{Err: fmt.Errorf("Kafka has acknowledged nothing for %s: are the brokers reachable, and enough replicas in sync?", s.Round(time.Second))}
 		}
 		select {
 		case <-ctx.Done():

@@ -154,7 +154,7 @@ func (t *term) decideHeld() {
 			t.topicHeld(name, err)
 		case t.cfg.now().Sub(since) >= engine.TopicGrace:
 			delete(t.undecided, name)
-			t.fail(&stopError{fmt.Errorf("nothing was ever published from %s: %w", t.info.Name, err)})
+			t.fail(&engine.StopError{Err: fmt.Errorf("nothing was ever published from %s: %w", t.info.Name, err)})
 		}
 	}
 }

@@ -21,7 +21,7 @@ type TopicLister interface {
 func (t *term) lookForLetterTopics(ctx context.Context) {
 	lister, ok := t.source.(TopicLister)
 	named := slices.ContainsFunc(t.cfg.Policies, func(p Policy) bool { return strings.Contains(p.DeadLetterTopic, topicPlaceholder) })
-	if !ok || !named || t.opened {
+	if !ok || !named || t.life.Opened {
 		return
 	}
 	topics, err := lister.Topics(ctx)

@@ -26,28 +26,20 @@ type Relay struct {
 	owner      Owner
 	silence    time.Duration
 	settler    *settler
+	life       engine.Run
 	counters   counters
 	// info is what the source said when the current term began; written and read by the goroutine of Run.
 	info SourceInfo
-	// reason is why the relay has not started yet.
-	reason error
-	// complained is what was last said of a start that fails, warned the source's warnings that were passed on.
-	complained engine.Complaint
-	warned     map[string]bool
+	// warned are the source's warnings that were passed on.
+	warned map[string]bool
 	// lease is what the relay has; written by the goroutine that talks about leases, read when that has ended.
 	lease Claim
 	// registered tells that the database may count this relay among those that share the lanes, claimed that it has said so.
 	registered, claimed bool
-	// opened tells that a term has begun in this run: from then on a failure is waited out.
-	opened bool
-	// started is when Run began.
-	started time.Time
 	// unknown is how many events the last term left behind with a destroyed client. Written by the goroutine of the outcomes, read when that has
 	// ended.
 	unknown int
-	// quietUntil is until when they may still reach Kafka.
-	quietUntil time.Time
-	// resigned tells that the lanes are to be handed back then.
+	// resigned tells that the lanes are to be handed back when none of them can reach Kafka any more.
 	resigned bool
 	// vain is how many terms in a row were resigned in which nothing was acknowledged, holdBack until when no lanes are claimed therefore.
 	vain     int
@@ -92,6 +84,7 @@ func New(source Source, publisher Publisher, cfg Config) (*Relay, error) {
 		owner:      Owner{ID: id, Name: cfg.Name, Version: cfg.Version},
 		silence:    engine.Silence(cfg.LeaseTTL, publisher.MaxDelay()),
 		settler:    newSettler(source, cfg.step),
+		life:       engine.Run{Log: cfg.Logger, Now: cfg.now, Jitter: cfg.jitter, StartTimeout: cfg.StartTimeout, Unmendable: ErrConfiguration},
 		warned:     map[string]bool{},
 	}, nil
 }
@@ -113,72 +106,15 @@ func (r *Relay) Run(ctx context.Context) error {
 	defer r.source.Close()
 	defer r.publisher.Destroy()
 	defer r.leave(ctx)
-	r.started = r.cfg.now()
-	wait := minBackoff
-	for {
-		began := r.cfg.now()
-		r.counters.lastTurn.Store(began.UnixNano())
-		err := r.term(ctx)
-		if done, err := r.finished(ctx, err); done {
-			return err
-		}
-		if r.cfg.now().Sub(began) > maxBackoff {
-			wait = minBackoff
-		}
-		r.counters.lastError.Store(&err)
-		r.noteReason(err)
-		pause := r.pauseAfter(wait)
-		r.complain(err, pause)
-		r.showCutOff(ctx)
-		select {
-		case <-ctx.Done():
-			return r.left()
-		case <-time.After(pause):
-		}
-		r.handOver(ctx)
-		wait = min(2*wait, maxBackoff)
-	}
-}
-
-const (
-	minBackoff = 100 * time.Millisecond
-	maxBackoff = 5 * time.Second
-)
-
-// pauseAfter spreads the relays' attempts. After a client was destroyed with events outstanding it outlasts them: one of them, landing behind what the next
-// client sends, would turn its key.
-func (r *Relay) pauseAfter(wait time.Duration) time.Duration {
-	pause := max(wait/2+r.cfg.jitter(wait/2), r.quietUntil.Sub(r.cfg.now()))
-	if !r.opened && r.cfg.StartTimeout > 0 {
-		pause = max(0, min(pause, r.started.Add(r.cfg.StartTimeout).Sub(r.cfg.now())))
-	}
-	return pause
-}
-
-// noteReason remembers why the relay does not start. An attempt that was cut off by the start timeout says nothing of what is wrong.
-func (r *Relay) noteReason(err error) {
-	if r.reason == nil || !errors.Is(err, context.DeadlineExceeded) {
-		r.reason = err
-	}
-}
-
-// finished decides whether the end of a term is the end of the run.
-func (r *Relay) finished(ctx context.Context, err error) (bool, error) {
-	var stop *stopError
-	switch {
-	case errors.As(err, &stop):
-		return true, stop.err
-	case ctx.Err() != nil:
-		return true, r.left()
-	case err == nil:
-		return true, nil
-	case !r.opened && errors.Is(err, ErrConfiguration):
-		return true, err
-	case !r.opened && r.cfg.StartTimeout > 0 && r.cfg.now().Sub(r.started) >= r.cfg.StartTimeout:
-		r.noteReason(err)
-		return true, fmt.Errorf("not started within %s: %w", r.cfg.StartTimeout, r.reason)
-	}
-	return false, nil
+	return r.life.Do(ctx, engine.Steps{
+		Term: r.term,
+		Left: r.left,
+		Interrupted: func(ctx context.Context, err error) {
+			r.counters.lastError.Store(&err)
+			r.showCutOff(ctx)
+		},
+		Resume: r.handOver,
+	})
 }
 
 // left reports what a stop has to leave behind; nil when that is nothing.
@@ -189,19 +125,15 @@ func (r *Relay) left() error {
 	return nil
 }
 
-// stopError ends the run with err, which may be nil.
-type stopError struct{ err error }
-
-func (e *stopError) Error() string { return fmt.Sprintf("stop: %v", e.err) }
-
 // term opens both sides, takes the lease and works until something ends it.
 func (r *Relay) term(ctx context.Context) error {
+	r.counters.lastTurn.Store(r.cfg.now().UnixNano())
 	info, err := r.openSource(ctx)
 	if err != nil {
 		return fmt.Errorf("open source: %w", err)
 	}
 	r.info = info
-	r.warn(info)
+	engine.Warn(r.cfg.Logger, info.Name, info.Warnings, r.warned)
 	if err := r.provePublisher(ctx); err != nil {
 		return err
 	}
@@ -214,14 +146,14 @@ func (r *Relay) term(ctx context.Context) error {
 }
 
 func (r *Relay) openSource(ctx context.Context) (SourceInfo, error) {
-	attempt, cancel := r.attempt(ctx)
+	attempt, cancel := r.life.Attempt(ctx)
 	defer cancel()
 	return r.source.Open(attempt)
 }
 
 // provePublisher opens the publisher before lanes are claimed: a relay that cannot publish must not take lanes from one that can.
 func (r *Relay) provePublisher(ctx context.Context) error {
-	attempt, cancel := r.attempt(ctx)
+	attempt, cancel := r.life.Attempt(ctx)
 	defer cancel()
 	asked := r.cfg.now()
 	if err := r.publisher.Open(attempt); err != nil {
@@ -231,18 +163,6 @@ func (r *Relay) provePublisher(ctx context.Context) error {
 	}
 	r.noteProof()
 	return nil
-}
-
-// attemptTimeout bounds one try at reaching the database or the brokers: what hangs counts as failed.
-const attemptTimeout = 30 * time.Second
-
-// attempt is the time for one try; until the first one has succeeded, it ends with Config.StartTimeout.
-func (r *Relay) attempt(ctx context.Context) (context.Context, context.CancelFunc) {
-	limit := attemptTimeout
-	if !r.opened && r.cfg.StartTimeout > 0 {
-		limit = min(limit, r.started.Add(r.cfg.StartTimeout).Sub(r.cfg.now()))
-	}
-	return context.WithTimeout(ctx, limit)
 }
 
 // claim waits for lanes; a relay that waits shows that it is there and could publish. sent is when the request that got them was sent.
@@ -287,7 +207,7 @@ func (r *Relay) await(ctx context.Context, until time.Time) error {
 		r.noteWaiting(ctx, v)
 		select {
 		case <-ctx.Done():
-			return &stopError{r.left()}
+			return &engine.StopError{Err: r.left()}
 		case <-time.After(r.cfg.LookInterval):
 		}
 	}
@@ -306,7 +226,7 @@ func (r *Relay) noteWaiting(ctx context.Context, v View) {
 	if w := r.counters.waiting.Load(); w != nil && *w == holder {
 		return
 	}
-	r.opened = true
+	r.life.Opened = true
 	r.counters.waiting.Store(&holder)
 	r.cfg.Logger.Log(ctx, r.waitingLevel(), "waiting for lanes", "held_by", holder, "ends_in", v.Expires.Round(100*time.Millisecond).String(), "relays", v.Relays,
 		"note", "a relay that works or stops hands over at once; after a crash its leases run out")
@@ -321,7 +241,7 @@ func (r *Relay) waitingLevel() slog.Level {
 }
 
 func (r *Relay) tryClaim(ctx context.Context) (Claim, error) {
-	attempt, cancel := r.attempt(ctx)
+	attempt, cancel := r.life.Attempt(ctx)
 	defer cancel()
 	r.registered, r.lease = true, Claim{Owner: r.owner}
 	claim, err := r.source.Claim(attempt, r.owner, r.cfg.LeaseTTL, Claim{Owner: r.owner})
@@ -330,7 +250,7 @@ func (r *Relay) tryClaim(ctx context.Context) (Claim, error) {
 }
 
 func (r *Relay) tryLook(ctx context.Context) (View, error) {
-	attempt, cancel := r.attempt(ctx)
+	attempt, cancel := r.life.Attempt(ctx)
 	defer cancel()
 	return r.source.Look(attempt, r.owner)
 }

@@ -40,7 +40,7 @@ func (r *Relay) unheard() (silent time.Duration) {
 
 // tryReport reports while the relay waits for lanes.
 func (r *Relay) tryReport(ctx context.Context, s Standing) error {
-	attempt, cancel := r.attempt(ctx)
+	attempt, cancel := r.life.Attempt(ctx)
 	defer cancel()
 	if err := r.source.Report(attempt, r.owner, r.report(s)); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (r *Relay) noteUnanswered(asked time.Time) { r.unanswered.CompareAndSwap(ni
 
 // standBy shows a relay that cannot work now: else nobody would see that it is there, and why it does nothing. What it shows is worth no failure.
 func (r *Relay) standBy(ctx context.Context) {
-	attempt, cancel := r.attempt(ctx)
+	attempt, cancel := r.life.Attempt(ctx)
 	defer cancel()
 	rep := r.report(StandingNew)
 	rep.Silent = r.unheard()
@@ -193,7 +193,7 @@ func (r *Relay) standBack(ctx context.Context) error {
 		r.noteWaiting(ctx, v)
 		select {
 		case <-ctx.Done():
-			return &stopError{r.left()}
+			return &engine.StopError{Err: r.left()}
 		case <-time.After(r.cfg.LookInterval):
 		}
 	}

@@ -86,7 +86,7 @@ func (r *Relay) lead(ctx context.Context, claim Claim, sent time.Time) error {
 	t.free.Store(-1)
 	t.requested.set()
 	t.noteLanes(claim)
-	defer t.keeper.stop()
+	defer t.keeper.Stop()
 	r.counters.gate.Store(t.gate)
 	defer r.counters.lanes.Store(0)
 
@@ -100,7 +100,7 @@ func (r *Relay) lead(ctx context.Context, claim Claim, sent time.Time) error {
 	end(err)
 	keeping.finish()
 	if t.unknown > 0 {
-		t.quietUntil = t.cfg.now().Add(t.publisher.MaxDelay())
+		t.life.QuietUntil = t.cfg.now().Add(t.publisher.MaxDelay())
 	}
 	t.release(ctx, err)
 	return err
@@ -135,7 +135,7 @@ func (t *term) run(ctx, work context.Context) error {
 		return cause
 	}
 	if err := t.left(); err != nil {
-		return &stopError{err}
+		return &engine.StopError{Err: err}
 	}
 	return nil
 }
@@ -209,7 +209,7 @@ func (t *term) begin(ctx, work context.Context, lanes []int32) error {
 	if err := t.source.Start(opening, t.gate, lanes); err != nil {
 		return fmt.Errorf("start reading: %w", err)
 	}
-	t.opened = true
+	t.life.Opened = true
 	t.begun.Store(true)
 	t.counters.lastError.Store(nil)
 	return nil
@@ -235,11 +235,11 @@ func (t *term) readParked(ctx context.Context, lanes []int32) error {
 
 // openPublisher makes sure that the client it leaves open does not outlive the lease: one that was silenced meanwhile may have been made anew.
 func (t *term) openPublisher(ctx context.Context) error {
-	attempt, cancel := t.attempt(ctx)
+	attempt, cancel := t.life.Attempt(ctx)
 	defer cancel()
 	asked := t.cfg.now()
 	err := t.publisher.Open(attempt)
-	if t.keeper.expired() {
+	if t.keeper.Expired() {
 		t.publisher.Destroy()
 		return t.keeper.tooLate()
 	}
@@ -265,7 +265,7 @@ func (t *term) settleEarlier(ctx context.Context) error {
 // requireTopics fails when a topic that the configuration names is missing.
 func (t *term) requireTopics(ctx context.Context) error {
 	names := slices.Concat(t.cfg.Topics, t.cfg.letterTopics())
-	if len(names) == 0 || t.opened {
+	if len(names) == 0 || t.life.Opened {
 		return nil
 	}
 	missing, err := engine.MissingTopics(ctx, names, t.publisher.CheckTopics)
@@ -273,7 +273,7 @@ func (t *term) requireTopics(ctx context.Context) error {
 		return fmt.Errorf("check topics: %w", err)
 	}
 	if missing != nil {
-		return &stopError{fmt.Errorf("%w: topics that must exist: %w", ErrConfiguration, missing)}
+		return &engine.StopError{Err: fmt.Errorf("%w: topics that must exist: %w", ErrConfiguration, missing)}
 	}
 	return nil
 }
@@ -319,7 +319,7 @@ func (t *term) settled(s settlement) {
 		t.gate.stick(s.unsettled.Refs)
 	}
 	t.countSettled(s)
-	if foreign := len(s.refs) - s.found; foreign > 0 && !t.keeper.expired() {
+	if foreign := len(s.refs) - s.found; foreign > 0 && !t.keeper.Expired() {
 		t.noteForeign(foreign)
 	}
 }
