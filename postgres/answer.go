@@ -42,9 +42,13 @@ type answer struct {
 // handed on in the snapshot of the head.
 const readBytes = 8 << 20
 
-// leaveOut tells whether a row is behind one that was left out, or is to be. Each kind gets at least one row, so that reading goes on.
-func (a *answer) leaveOut(kind int32, have int) bool {
-	if a.bytes > readBytes && have > 0 || a.wanted[kind] >= a.limit {
+// leaveOut tells whether a row is behind one that was left out, or is to be. Each kind gets at least one row, so that reading goes on; behind the lowest id there is, which is
+// the beginning as well, it gets another one.
+func (a *answer) leaveOut(kind int32, have []row) bool {
+	if len(have) == 1 && have[0].id == beginning {
+		return false
+	}
+	if a.bytes > readBytes && len(have) > 0 || a.wanted[kind] >= a.limit {
 		a.cut[kind] = true
 	}
 	return a.cut[kind]
@@ -90,7 +94,7 @@ func (a *answer) take(v [][]byte, d *decoder) (err error) {
 	if kind == kindServer {
 		return a.takeServer(v)
 	}
-	if kind != kindFind && a.leaveOut(kind, len(*a.rows(kind))) {
+	if kind != kindFind && a.leaveOut(kind, *a.rows(kind)) {
 		return nil
 	}
 	got := row{id: int64Of(v[1])}

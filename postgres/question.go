@@ -94,19 +94,27 @@ func (r *reader) addRows(s *statement, kind int, where string) {
 func (r *reader) addBeyond(s *statement, q *question) {
 	fmt.Fprintf(&s.text, `
 UNION ALL (SELECT %d, e.id, %s FROM %s e WHERE e.published_at IS NULL AND %s ORDER BY e.id LIMIT %s)`,
-		kindBeyond, r.columns(s), r.table(), and("e.id > "+s.bigint(r.beyond), "e.id > (SELECT top FROM seq)", r.mine(s)), s.bigint(int64(q.limit)))
+		kindBeyond, r.columns(s), r.table(), and(above(s, r.beyond), "e.id > (SELECT top FROM seq)", r.mine(s)), s.bigint(int64(q.limit)))
 }
 
 // addPage adds the next unpublished rows in (after, upTo], through the partial index. Those that the filter leaves out come back as their ids alone.
 func (r *reader) addPage(s *statement, kind int, q *question, after, upTo int64, filter string) {
-	from := fmt.Sprintf("FROM %s e WHERE e.published_at IS NULL AND e.id > %s AND e.id <= %s ORDER BY e.id LIMIT %s",
-		r.table(), s.bigint(after), s.bigint(upTo), s.bigint(int64(q.rows(kind))))
+	from := fmt.Sprintf("FROM %s e WHERE e.published_at IS NULL AND %s AND e.id <= %s ORDER BY e.id LIMIT %s",
+		r.table(), above(s, after), s.bigint(upTo), s.bigint(int64(q.rows(kind))))
 	if filter == "" {
 		fmt.Fprintf(&s.text, "\nUNION ALL (SELECT %d, e.id, %s %s)", kind, r.columns(s), from)
 		return
 	}
 	fmt.Fprintf(&s.text, "\nUNION ALL (SELECT %d, e.id, %s FROM (SELECT e.id, %s, %s AS matches %s) e)",
 		kind, r.columnsIf(s, "e.matches"), r.rawColumns(), filter, from)
+}
+
+// above is the condition for a row to lie above a position; the lowest id there is lies above the beginning, too.
+func above(s *statement, pos int64) string {
+	if pos == beginning {
+		return "e.id >= " + s.bigint(pos)
+	}
+	return "e.id > " + s.bigint(pos)
 }
 
 // addLooks adds what is now visible in the holes.

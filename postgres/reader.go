@@ -37,6 +37,8 @@ type reader struct {
 	// density is that of the head's rows of the lanes.
 	density density
 	sieve   sieve
+	// held is what Start was given; may be nil.
+	held relay.Held
 	// heldTopics and parked say what Start's walk leaves out: topics, and whether there are parked keys.
 	heldTopics []string
 	parked     bool
@@ -74,6 +76,7 @@ func (r *reader) walking() bool { return r.pos < r.cursor }
 
 // Start implements [relay.Reader].
 func (r *reader) Start(ctx context.Context, held relay.Held, lanes []int32) error {
+	r.held = held
 	_, r.heldTopics = heldBy(held)
 	r.lanes = newLaneSet(r.row.lanes, lanes)
 	r.density = r.lanes.density()
@@ -180,6 +183,7 @@ func (r *reader) Read(ctx context.Context, limit int) (relay.Batch, error) {
 // read puts one question to the database and takes in the answer. It is not done when the answer has shown that the question must be
 // another one; nothing was handed on then.
 func (r *reader) read(ctx context.Context, limit int) (batch relay.Batch, done bool, err error) {
+	r.leaveHeld()
 	wasWalking := r.walking()
 	q := &question{limit: limit, head: r.density.rows(limit), walk: r.walk, beyond: r.beyondDue && !wasWalking}
 	if r.walk != nil {

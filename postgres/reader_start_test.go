@@ -194,6 +194,58 @@ func TestEmptyTableWithAHighSequence(t *testing.T) {
 	b.wantNoHoles()
 }
 
+// The lowest id there is, is where positions begin.
+func TestTheLowestIDIsRead(t *testing.T) {
+	t.Parallel()
+	const lowest = `INSERT INTO outbox_event (id, event_id, aggregate_type, aggregate_id, event_type, payload, topic, partition_key)
+OVERRIDING SYSTEM VALUE VALUES (-9223372036854775808, gen_random_uuid(), 'Order', 'a', 't', '{}', 'order-service.order', 'a')`
+	t.Run("at start", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.exec(lowest)
+		b.insert("a")
+		b.start()
+		b.wantDrained(beginning, 1)
+	})
+	t.Run("in pages of one", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.exec(lowest)
+		b.insert("a")
+		b.insert("b")
+		b.start()
+		var got []int64
+		for range 10 {
+			got = append(got, b.readLimit(1)...)
+			b.exec("UPDATE outbox_event SET published_at = now() WHERE id = ANY ($1)", got)
+		}
+		if !slices.Equal(got, []int64{beginning, 1, 2}) {
+			t.Errorf("read %v, want each once", got)
+		}
+	})
+	t.Run("by the sweep", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.insert("a")
+		b.start()
+		b.wantDrained(1)
+		b.exec(lowest)
+		b.wantDrained()
+		b.wantSweep(1)
+		b.wantDrained(beginning)
+	})
+	t.Run("with its key", func(t *testing.T) {
+		t.Parallel()
+		b := newBench(t)
+		b.exec(lowest)
+		b.start()
+		b.wantDrained(beginning)
+		b.forgetAll("a")
+		b.Reread([]relay.Key{key("a")}, nil, nil)
+		b.wantDrained(beginning)
+	})
+}
+
 // An id above the sequence must not move the cursor: the ids below it are still to come.
 func TestIDAboveTheSequenceHidesNothing(t *testing.T) {
 	t.Parallel()

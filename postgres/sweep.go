@@ -69,7 +69,7 @@ func heldBy(held relay.Held) (isHeld func(relay.Key) bool, topics []string) {
 // later snapshot: the settler may have committed it after the first one, and then nobody knows it any more.
 func (r *reader) sweepPage(ctx context.Context, inHand func(unpublished) bool) (full bool, found int, err error) {
 	top, page, err := r.unpublishedRows(ctx, func(s *statement) string {
-		return "e.id > " + s.bigint(r.swept)
+		return above(s, r.swept)
 	})
 	if err != nil {
 		return false, 0, err

@@ -7,7 +7,7 @@ import (
 	"github.com/outbox-relay/outbox/relay"
 )
 
-// beginning is before every id: OVERRIDING SYSTEM VALUE makes negative ones.
+// beginning is the position before every id. OVERRIDING SYSTEM VALUE makes negative ones, even this one: see above.
 const beginning = math.MinInt64
 
 // walk reads all that is unpublished of some keys, topics and lanes, in pages from the oldest on, beside the reading of everything
@@ -49,6 +49,26 @@ func (w *walk) add(keys []relay.Key, topics []string, lanes []int32) {
 func (w *walk) forget(lanes []int32) (left bool) {
 	w.lanes.remove(lanes)
 	return len(w.keys) > 0 || len(w.topics) > 0 || w.lanes.len() > 0
+}
+
+// askedHeld is of how many keys a walk asks at each page whether they are held: to ask is a lock of the gate.
+const askedHeld = 100
+
+// leaveHeld ends a walk for nothing but a few keys all of which are held by now: the first event of a released key failed again, most likely. What would still come of them
+// would be dropped, and when they go on they are read again from the beginning.
+func (r *reader) leaveHeld() {
+	w := r.walk
+	if w == nil || r.held == nil || len(w.topics) > 0 || w.lanes.len() > 0 || len(w.keys) > askedHeld {
+		return
+	}
+	for key := range w.keys {
+		if r.held.HeldKey(key) {
+			delete(w.keys, key)
+		}
+	}
+	if len(w.keys) == 0 {
+		r.walk, r.next = r.next, nil
+	}
 }
 
 // matches tells whether the event is one of the walk's; of no walk it is false.

@@ -43,6 +43,40 @@ func TestReleasedKeyIsReadAgainFromItsOldestEvent(t *testing.T) {
 	b.wantDrained(1, 3, 5, 7)
 }
 
+// A released key whose first event fails again holds what is behind it: nothing of it is to be read, however long the table is.
+func TestAWalkEndsWhenAllItsKeysAreHeld(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	h := holding{keys: map[relay.Key]bool{}}
+	b.startHolding(h)
+	b.insert("a")
+	b.insert("b")
+	b.fill(200)
+	b.insert("a")
+	b.insert("b")
+	b.drain(1000)
+	b.forgetAll("a", "b")
+	b.Reread([]relay.Key{key("a"), key("b")}, nil, nil)
+	if got := b.readLimit(2); !slices.Equal(got, []int64{1, 2}) {
+		t.Fatalf("read %v, want the oldest of both keys", got)
+	}
+	h.keys[key("a")] = true
+	b.readLimit(2)
+	if b.walk == nil {
+		t.Fatal("the walk has ended, and one of its keys goes on")
+	}
+	h.keys[key("b")] = true
+	b.readLimit(2)
+	if b.walk != nil {
+		t.Errorf("the walk goes on for %v, which are held", b.walk.keys)
+	}
+	// They go on: each is read from its oldest event.
+	clear(h.keys)
+	b.forgetAll("a", "b")
+	b.Reread([]relay.Key{key("a"), key("b")}, nil, nil)
+	b.wantDrained(1, 2, 203, 204)
+}
+
 func TestReleasedTopicIsReadAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

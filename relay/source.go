@@ -52,7 +52,8 @@ type SourceInfo struct {
 // The methods of a Reader are called from one goroutine. Start comes first in every term.
 type Reader interface {
 	// Start forgets everything that was read before and begins with the oldest unpublished event of the given lanes. held tells which keys and
-	// topics are not to be read; the Reader may hand out their events nevertheless.
+	// topics are not to be read; the Reader may hand out their events nevertheless. It may be asked until the next Start: a walk need not go on for a key that is held by
+	// then, which is given to Reread when it goes on.
 	Start(ctx context.Context, held Held, lanes []int32) error
 	// Read returns the next events, at most about limit from the head and what has appeared in the holes. An empty batch is no error. Events
 	// are handed out by the call whose statement has found them, never kept for a later one: what the relay settles meanwhile would come again.
