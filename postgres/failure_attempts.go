@@ -154,9 +154,10 @@ func (r *retrying) retry(ctx context.Context, tx pgx.Tx, failed []relay.RetriedE
 }
 
 // onRecord adds to a record of outbox.failure AS f what an attempt's row says. One of no attempts is of a crash loop: it is told by its crashes, which are counted already;
-// they begin anew, for an operator who tries once more.
+// they begin anew, for an operator who tries once more. The key may be another one by now: somebody has corrected the row.
 const onRecord = `
 ON CONFLICT (source, id, event_id) DO UPDATE SET
+    topic = excluded.topic, partition_key = excluded.partition_key, lane = excluded.lane,
     attempts = f.attempts + excluded.attempts, crashes = CASE WHEN excluded.attempts = 0 THEN 0 ELSE f.crashes END,
     first_error = CASE WHEN f.attempts > f.crashes THEN coalesce(f.first_error, excluded.first_error) ELSE excluded.first_error END,
     last_error = excluded.last_error, last_at = clock_timestamp(), next_attempt_at = excluded.next_attempt_at`
@@ -194,6 +195,7 @@ INSERT INTO outbox.failure AS f (source, id, event_id, topic, partition_key, lan
 SELECT $1, e.id, e.event_id, e.topic, e.partition_key, e.lane, 1, 1, $10, $10
 FROM unnest($5::bigint[], $6::uuid[], $7::text[], $8::text[], $9::integer[]) e(id, event_id, topic, partition_key, lane) JOIN held USING (lane)
 ON CONFLICT (source, id, event_id) DO UPDATE SET
+    topic = excluded.topic, partition_key = excluded.partition_key, lane = excluded.lane,
     attempts = f.attempts + 1, crashes = f.crashes + 1, last_at = clock_timestamp(),
     last_error = CASE WHEN f.attempts > f.crashes THEN f.last_error ELSE excluded.last_error END`,
 			f.row.id, claim.Owner.ID, claim.Lanes, claim.Epochs, ids, eventIDs, topics, keys, lanes, beginError)

@@ -24,6 +24,8 @@ type reply struct {
 	gone bool
 	// released tells that the key is not parked any more, changed that an event of it was taken away or put back.
 	released, changed bool
+	// moved is the key that the event has by now which has stopped a released one; nil when it is the same.
+	moved *relay.Key
 }
 
 func refused(format string, args ...any) reply {
@@ -171,6 +173,9 @@ func carried(rs []request, replies []reply) (done relay.Carried) {
 		if key := rs[i].key; r.released && !released[key] {
 			released[key] = true
 			done.Released = append(done.Released, key)
+			if r.moved != nil {
+				done.Changed = append(done.Changed, *r.moved)
+			}
 		} else if r.changed && !changed[key] {
 			changed[key] = true
 			done.Changed = append(done.Changed, key)

@@ -94,6 +94,30 @@ func TestSkipOfAnEventThatWasPublishedMeanwhileOnlyReleases(t *testing.T) {
 	same(t, "rows left", queryOne[int](t, db, `SELECT count(*) FROM outbox_event`), 2)
 }
 
+// The row that has stopped a key has another one by now: that is to be read again as well. And what it fails with next is known by the new key.
+func TestTheKeyThatACorrectedRowHasNowIsReadAgain(t *testing.T) {
+	t.Parallel()
+	for _, verb := range []string{VerbUnpark, VerbRetry} {
+		t.Run(verb, func(t *testing.T) {
+			t.Parallel()
+			db, s, c, refs := stopped(t)
+			exec(t, db, `UPDATE outbox_event SET topic = 'new', partition_key = 'x' WHERE id = $1`, refs[0].ID)
+			id := requested(t, db, verb, orders)
+			done, err := s.Requests(t.Context(), c, always)
+			if err != nil {
+				t.Fatal(err)
+			}
+			moved := relay.Key{Topic: "new", PartitionKey: "x"}
+			same(t, "released", done.Released, []relay.Key{orders})
+			same(t, "to be read again", done.Changed, []relay.Key{moved})
+			same(t, "outcome", queryOne[string](t, db, `SELECT outcome FROM outbox.request WHERE id = $1`, id), "unparked; its event has another topic or partition key by now")
+			park(t, s, c, parked(moved, refs[0]))
+			same(t, "the record of its attempts", queryOne[[]string](t, db, `SELECT array[topic, partition_key, attempts::text, (lane = `+lanesql.Of("partition_key", "8")+`)::text] FROM outbox.failure`),
+				[]string{"new", "x", "2", "true"})
+		})
+	}
+}
+
 func TestARequestWaitsUntilItsKeyIsReady(t *testing.T) {
 	t.Parallel()
 	db, s, c, _ := stopped(t)

@@ -116,9 +116,9 @@ CROSS JOIN LATERAL (SELECT r.id, r.event_id, r.topic `+rootsOfSQL+`) f`, b.row.i
 // unpark takes keys out of parked_key.
 func (b *batch) unpark(ctx context.Context, tx pgx.Tx, rs []request) ([]reply, error) {
 	replies := alike(rs, notFound("the key is not parked"))
-	err := eachNumber(ctx, tx, func(i int) { replies[i] = reply{outcome: "unparked", released: true} }, `
+	err := b.letGo(ctx, tx, rs, "unparked", replies, `
 DELETE FROM outbox.parked_key p USING unnest($2::bytea[]) WITH ORDINALITY u(hash, n)
-WHERE p.source = $1 AND p.key_hash = u.hash RETURNING u.n`, b.row.id, hashesOf(rs))
+WHERE p.source = $1 AND p.key_hash = u.hash RETURNING u.n, p.id, p.event_id`, b.row.id, hashesOf(rs))
 	if err != nil {
 		return nil, fmt.Errorf("unpark keys: %w", err)
 	}
@@ -132,9 +132,9 @@ func (b *batch) retry(ctx context.Context, tx pgx.Tx, rs []request) ([]reply, er
 	}
 	replies := make([]reply, len(rs))
 	ids, eventIDs := refsOf(rs)
-	err := eachNumber(ctx, tx, func(i int) { replies[i] = reply{outcome: "retried: its key goes on with it", released: true} }, `
+	err := b.letGo(ctx, tx, rs, "retried: its key goes on with it", replies, `
 DELETE FROM outbox.parked_key p USING unnest($2::bytea[], $3::bigint[], $4::text[]::uuid[]) WITH ORDINALITY u(hash, id, event_id, n)
-WHERE p.source = $1 AND p.key_hash = u.hash AND p.id = u.id AND p.event_id = u.event_id RETURNING u.n`, b.row.id, hashesOf(rs), ids, eventIDs)
+WHERE p.source = $1 AND p.key_hash = u.hash AND p.id = u.id AND p.event_id = u.event_id RETURNING u.n, p.id, p.event_id`, b.row.id, hashesOf(rs), ids, eventIDs)
 	if err != nil {
 		return nil, fmt.Errorf("unpark the keys of events: %w", err)
 	}
@@ -153,6 +153,48 @@ SELECT n FROM due WHERE next_attempt_at IS NOT NULL`, b.row.id, ids, eventIDs)
 		return nil, fmt.Errorf("make events due: %w", err)
 	}
 	return replies, b.fill(ctx, tx, rs, replies, finding.whyNotRetried)
+}
+
+// letGo has the keys go on that a statement takes out of parked_key; it returns the number of each request, counted from 1, and the event that has stopped the key. Somebody may have
+// corrected the row's topic or partition key meanwhile: then the event has another key, which is read again as well, else only the sweep would find it there.
+func (b *batch) letGo(ctx context.Context, tx pgx.Tx, rs []request, outcome string, replies []reply, sql string, args ...any) error {
+	rows, err := tx.Query(ctx, sql, args...)
+	if err != nil {
+		return err
+	}
+	var of []int
+	var ids []int64
+	var eventIDs []string
+	var n int
+	var at relay.Ref
+	_, err = pgx.ForEachRow(rows, []any{&n, &at.ID, &at.EventID}, func() error {
+		replies[n-1] = reply{outcome: outcome, released: true}
+		of, ids, eventIDs = append(of, n-1), append(ids, at.ID), append(eventIDs, at.EventID.String())
+		return nil
+	})
+	if err != nil || len(of) == 0 {
+		return err
+	}
+	rows, err = tx.Query(ctx, fmt.Sprintf(`
+SELECT u.n, t.topic, t.key FROM unnest($1::bigint[], $2::text[]::uuid[]) WITH ORDINALITY u(id, event_id, n) CROSS JOIN LATERAL (
+    SELECT coalesce(t.topic::text, '') AS topic, coalesce(t.partition_key::text, '') AS key FROM %s t
+    WHERE t.id = u.id AND (t.event_id = u.event_id) IS TRUE AND t.published_at IS NULL LIMIT 1) t`, b.row.table.sql()), ids, eventIDs)
+	if err != nil {
+		return fmt.Errorf("look for their events: %w", err)
+	}
+	var key relay.Key
+	_, err = pgx.ForEachRow(rows, []any{&n, &key.Topic, &key.PartitionKey}, func() error {
+		if i := of[n-1]; key != rs[i].key {
+			replies[i].outcome += "; its event has another topic or partition key by now"
+			moved := key
+			replies[i].moved = &moved
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("look for their events: %w", err)
+	}
+	return nil
 }
 
 // giveUp moves events to outbox.dead_event: those that the requests name, or those that stop their keys.

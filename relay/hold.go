@@ -151,6 +151,15 @@ func (g *gate) unhold(keys []Key) {
 	}
 }
 
+// readAgain has keys read again from their oldest event on, unless something holds them.
+func (g *gate) readAgain(keys []Key) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, key := range keys {
+		g.goOn(key)
+	}
+}
+
 // goOn hands a key to the reader's goroutine. It stays held until that takes it: a newer event must not be admitted before the key is read
 // again.
 func (g *gate) goOn(key Key) {

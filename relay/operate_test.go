@@ -25,6 +25,7 @@ type shop struct {
 	brokers  []string
 	relay    *relay.Relay
 	operator *postgres.Operator
+	cfg      relay.Config
 	stop     context.CancelFunc
 	ended    chan error
 }
@@ -55,7 +56,7 @@ func (s *shop) start() {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if s.relay, err = relay.New(source, publisher, relay.Config{}); err != nil {
+	if s.relay, err = relay.New(source, publisher, s.cfg); err != nil {
 		s.t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
@@ -224,5 +225,38 @@ func TestADeadEventGoesOutInItsPlace(t *testing.T) {
 	}
 	if n := s.count(`SELECT count(*) FROM outbox.dead_event`); n != 0 {
 		t.Errorf("%d dead events are left", n)
+	}
+}
+
+// Somebody mends the row that has stopped a key, and lets the key go on. The row goes out at once, by what it says then: not even the sweep is needed to find it.
+func TestACorrectedRowGoesOutWhenItsKeyIsUnparked(t *testing.T) {
+	t.Parallel()
+	for name, correction := range map[string]string{
+		"topic":   `UPDATE outbox_event SET topic = 'orders', payload = '{}' WHERE id = $1`,
+		"key":     `UPDATE outbox_event SET partition_key = 'other', payload = '{}' WHERE id = $1`,
+		"payload": `UPDATE outbox_event SET payload = '{}' WHERE id = $1`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newShop(t, "orders", "typos")
+			s.cfg.SweepInterval = -1
+			s.start()
+			var bad relay.Ref
+			err := s.pool.QueryRow(t.Context(), `
+INSERT INTO outbox_event (event_id, aggregate_type, aggregate_id, event_type, payload, topic, partition_key)
+VALUES (gen_random_uuid(), 'Order', 'k', 'order.placed.v1', jsonb_build_object('text', repeat('x', 2000000)), 'typos', 'k') RETURNING id, event_id`).Scan(&bad.ID, &bad.EventID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			await.Until(t, "its key is parked", func() bool { return s.count(`SELECT count(*) FROM outbox.parked_key`) == 1 })
+			if _, err := s.pool.Exec(t.Context(), correction, bad.ID); err != nil {
+				t.Fatal(err)
+			}
+			s.ask(postgres.VerbRetry, relay.Key{Topic: "typos", PartitionKey: "k"}, bad)
+			await.Until(t, "it is published", func() bool { return s.count(`SELECT count(*) FROM outbox_event WHERE published_at IS NULL`) == 0 })
+			if st := s.relay.Stats(); st.SweepFinds > 0 || st.ParkedKeys > 0 {
+				t.Errorf("the sweep has found it, or a key is still parked: %+v", st)
+			}
+		})
 	}
 }

@@ -26,6 +26,7 @@ func (t *term) carryOut(ctx context.Context) error {
 	})
 	t.lookAgain(ctx, done)
 	t.gate.unpark(done.Released...)
+	t.gate.readAgain(done.Changed)
 	if done.Done > 0 {
 		// An event that waits for its next attempt may be due now.
 		t.attempts.lookAt(t.cfg.now())

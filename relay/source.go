@@ -217,7 +217,8 @@ type Failures interface {
 type Carried struct {
 	// Released are keys that are not parked any more, and wait for no next attempt.
 	Released []Key
-	// Changed are keys of which an event was taken away or put back: they are to be read again unless something else holds them.
+	// Changed are keys of which an event was taken away or put back, or got one that has stopped another key until now: they are to be read again unless something else holds
+	// them.
 	Changed []Key
 	// Done is how many requests were closed, carried out or refused.
 	Done int
