@@ -66,7 +66,7 @@ func (s *stand) startPostgres(ctx context.Context, version string) (err error) {
 }
 
 func (s *stand) startKafka(ctx context.Context) (err error) {
-	if s.cluster, err = devkafka.Start(ctx, devkafka.Options{Config: map[string]string{"log.segment.delete.delay.ms": "1000"}}); err != nil {
+	if s.cluster, err = devkafka.Start(ctx, devkafka.Options{OnDisk: true, Config: map[string]string{"log.segment.delete.delay.ms": "1000"}}); err != nil {
 		return err
 	}
 	if s.client, err = kgo.NewClient(kgo.SeedBrokers(s.cluster.Brokers()...)); err != nil {

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"github.com/outbox-relay/outbox/internal/devtemp"
 )
 
 // Options says what to start. The zero value is one broker in a temporary folder.
@@ -18,8 +20,10 @@ type Options struct {
 	// Nodes is 1 or 3; 0 means 1. Every node is broker and controller.
 	Nodes int
 	// Dir is where the nodes keep their data, configuration and logs (node-1.log, ...); it must be empty or missing. "" is a temporary
-	// folder, which Close removes; a given one stays.
+	// folder, which Close removes, in memory where there is room; a given one stays.
 	Dir string
+	// OnDisk keeps the temporary folder on the disk, as benchmarks want it.
+	OnDisk bool
 	// Config is added to every node's server.properties and wins over the settings of this package.
 	Config map[string]string
 	// Log gets a line for each step; nil means none.
@@ -73,7 +77,7 @@ func Start(ctx context.Context, opts Options) (*Cluster, error) {
 
 func start(ctx context.Context, opts Options, tools tools) (*Cluster, error) {
 	begin := time.Now()
-	root, remove, err := makeRoot(opts.Dir)
+	root, remove, err := makeRoot(opts)
 	if err != nil {
 		return nil, err
 	}
@@ -120,13 +124,16 @@ func (c *Cluster) each(do func(*Node) error) error {
 }
 
 // makeRoot returns the folder for the nodes and what removes it in the end.
-func makeRoot(dir string) (root string, remove func() error, err error) {
-	if dir == "" {
-		return makeTemp()
+func makeRoot(opts Options) (root string, remove func() error, err error) {
+	switch {
+	case opts.Dir == "" && opts.OnDisk:
+		return makeTemp(os.TempDir())
+	case opts.Dir == "":
+		return makeTemp(devtemp.Folder())
 	}
-	root, err = filepath.Abs(dir)
+	root, err = filepath.Abs(opts.Dir)
 	if err != nil {
-		return "", nil, fmt.Errorf("find folder %s: %w", dir, err)
+		return "", nil, fmt.Errorf("find folder %s: %w", opts.Dir, err)
 	}
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return "", nil, fmt.Errorf("make folder: %w", err)

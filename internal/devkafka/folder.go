@@ -10,15 +10,19 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/outbox-relay/outbox/internal/devtemp"
 )
 
 const tempPrefix = "outbox-kafka-"
 
-// makeTemp makes a temporary folder, held by a lock that ends with this process, and removes those whose process is gone: a killed test
+// makeTemp makes a temporary folder in another one, held by a lock that ends with this process, and removes those whose process is gone: a killed test
 // cannot clean up after itself.
-func makeTemp() (root string, remove func() error, err error) {
-	removeAbandoned(os.TempDir())
-	root, err = os.MkdirTemp("", tempPrefix)
+func makeTemp(in string) (root string, remove func() error, err error) {
+	for _, left := range devtemp.Folders() {
+		removeAbandoned(left)
+	}
+	root, err = os.MkdirTemp(in, tempPrefix)
 	if err != nil {
 		return "", nil, fmt.Errorf("make folder: %w", err)
 	}

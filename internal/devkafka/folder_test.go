@@ -55,7 +55,7 @@ func TestOnlyFoldersOfEndedProcessesAreRemoved(t *testing.T) {
 func TestATemporaryFolderIsRemovedAndAGivenOneStays(t *testing.T) {
 	t.Parallel()
 	for dir, stays := range map[string]bool{"": false, filepath.Join(t.TempDir(), "given"): true} {
-		root, remove, err := makeRoot(dir)
+		root, remove, err := makeRoot(Options{Dir: dir})
 		if err != nil {
 			t.Fatal(err)
 		}

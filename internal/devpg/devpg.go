@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/outbox-relay/outbox/internal/devaccount"
+	"github.com/outbox-relay/outbox/internal/devtemp"
 )
 
 // startLimit is how long a server may take to answer when the context sets no nearer deadline; crash recovery is included.
@@ -24,10 +26,18 @@ type Options struct {
 	// Params are configuration parameters, by name, that override the defaults of this package, such as "max_connections".
 	Params map[string]string
 	// Dir is the folder of the server; data that a former server left there is used again, and Cleanup leaves it. "" makes a new
-	// folder under the system's temporary one, which goes away with the server.
+	// one that goes away with the server: under the system's temporary folder, or in memory where there is room, unless the server is durable.
 	Dir string
 	// Log gets what the server logs, besides the file server.log in its folder; nil: only the file.
 	Log io.Writer
+}
+
+// temp is where a throw-away folder is made. Who wants commits to reach the disk wants a disk.
+func (o Options) temp() string {
+	if o.Durable {
+		return os.TempDir()
+	}
+	return devtemp.Folder()
 }
 
 // Start runs a server and returns when it answers. Its errors say what to install or to set when there is no server to be had.
@@ -40,7 +50,7 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("choose the user of PostgreSQL: %w", err)
 	}
-	f, err := openFolder(o.Dir, acc)
+	f, err := openFolder(o.Dir, o.temp(), acc)
 	if err != nil {
 		return nil, fmt.Errorf("make the folder of PostgreSQL: %w", err)
 	}

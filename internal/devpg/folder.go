@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/outbox-relay/outbox/internal/devaccount"
+	"github.com/outbox-relay/outbox/internal/devtemp"
 )
 
 // folderPrefix begins the name of every folder that this package makes under the temporary one.
@@ -21,12 +22,14 @@ type folder struct {
 func (f *folder) data() string { return filepath.Join(f.path, "data") }
 func (f *folder) log() string  { return filepath.Join(f.path, "server.log") }
 
-// openFolder makes or opens a folder that acc can work in. dir is "" for a throw-away one.
-func openFolder(dir string, acc *devaccount.Account) (*folder, error) {
+// openFolder makes or opens a folder that acc can work in. dir is "" for a throw-away one, which is made in temp.
+func openFolder(dir, temp string, acc *devaccount.Account) (*folder, error) {
 	f := &folder{path: dir, keep: dir != ""}
 	if !f.keep {
-		sweepFolders(os.TempDir(), time.Now())
-		made, err := os.MkdirTemp("", folderPrefix)
+		for _, left := range devtemp.Folders() {
+			sweepFolders(left, time.Now())
+		}
+		made, err := os.MkdirTemp(temp, folderPrefix)
 		if err != nil {
 			return nil, err
 		}

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/outbox-relay/outbox/internal/devtemp"
 )
 
 func TestSweepRemovesOnlyOldFoldersOfProcessesThatAreGone(t *testing.T) {
@@ -37,6 +39,17 @@ func TestSweepRemovesOnlyOldFoldersOfProcessesThatAreGone(t *testing.T) {
 	sweepFolders(temp, time.Now().Add(time.Hour))
 	if got := names(t, temp); len(got) != 2 || got[0] != "other" || got[1] != folderPrefix+"live" {
 		t.Errorf("left are %v, want the live one and the other", got)
+	}
+}
+
+// What a benchmark measures on a disk must be on one.
+func TestADurableServerIsNotInMemory(t *testing.T) {
+	t.Parallel()
+	if got := (Options{Durable: true}).temp(); got != os.TempDir() {
+		t.Errorf("a durable server is in %s, want %s", got, os.TempDir())
+	}
+	if got := (Options{}).temp(); got != devtemp.Folder() {
+		t.Errorf("another one is in %s, want %s", got, devtemp.Folder())
 	}
 }
 
