@@ -11,7 +11,7 @@ type LetterTopics interface {
 	Open(ctx context.Context) error
 	// Partitions returns what a topic has, by number. Without such a topic the error has [CodeNotFound].
 	Partitions(ctx context.Context, topic string) ([]LetterPartition, error)
-	// OffsetsFrom returns for each partition the first offset of a record whose time is at or after t; none that is before t is behind it. Without one it is the end.
+	// OffsetsFrom returns for each partition the first offset of a record whose time is at or after t: nothing in front of it is of t or later. Without one it is the end.
 	OffsetsFrom(ctx context.Context, topic string, t time.Time) (map[int32]int64, error)
 	// Read calls fn for each record that there is in the ranges, in the order of the offsets of each. It holds some megabytes in memory, and fn may take its time. An error of
 	// fn ends it, and is returned.

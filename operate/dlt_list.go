@@ -188,7 +188,8 @@ func fill(ctx context.Context, k LetterTopics, shelves []*letterShelf, q LetterQ
 		s := byName[partition{r.Topic, r.Partition}]
 		s.Records++
 		if q.matches(&r.DeadLetter) {
-			r.Value, r.Headers = nil, nil
+			// What is left shares no memory with the record: a page must not keep whole batches.
+			r.Key, r.Value, r.Headers = slices.Clone(r.Key), nil, nil
 			s.letters = append(s.letters, r)
 		}
 		if len(s.letters) > 2*q.Limit {

@@ -96,7 +96,7 @@ func planLetterPurge(ctx context.Context, p LetterPurge, k LetterTopics, keeper 
 			continue
 		}
 		part := PurgedPartition{Topic: r.Topic, Partition: r.Partition, Before: r.To}
-		err := walkLetters(ctx, k, []LetterRange{r}, LetterFilter{}, letterPage, func(page []*LetterRecord, _ int64) error {
+		err := walkLetters(ctx, k, []LetterRange{r}, LetterFilter{}, letterPage, func(page []*LetterRecord) error {
 			if len(page) == 0 {
 				return nil
 			}
@@ -212,8 +212,8 @@ func (s *Service) PurgeLetters(ctx context.Context, a Actor, p LetterPurge, c Le
 			return change{}, err
 		}
 		done = plan
-		deleted, err := deleteLetters(ctx, keeper, k, &done)
-		return change{affected: deleted, outcome: fmt.Sprintf("done: %d letters deleted, %d of them not sent back", deleted, done.Lost)}, err
+		deleted, lost, err := deleteLetters(ctx, keeper, k, &done)
+		return change{affected: deleted, outcome: fmt.Sprintf("done: %d letters deleted, %d of them not sent back", deleted, lost)}, err
 	})
 	return done, err
 }
@@ -231,8 +231,8 @@ func (c LetterPurgeConfirmed) agreed(p LetterPurgePlan) error {
 	return &Error{Code: CodeUnconfirmed, Text: text, Err: &unconfirmedPurge{p}}
 }
 
-// deleteLetters deletes by topic, and writes into the plan what has failed.
-func deleteLetters(ctx context.Context, keeper LetterKeeper, k LetterTopics, plan *LetterPurgePlan) (deleted int64, err error) {
+// deleteLetters deletes by topic, and writes into the plan what has failed. lost are those of the deleted that nobody has sent back.
+func deleteLetters(ctx context.Context, keeper LetterKeeper, k LetterTopics, plan *LetterPurgePlan) (deleted, lost int64, err error) {
 	offsets := map[string]map[int32]int64{}
 	for _, p := range plan.Partitions {
 		if offsets[p.Topic] == nil {
@@ -258,11 +258,11 @@ func deleteLetters(ctx context.Context, keeper LetterKeeper, k LetterTopics, pla
 			errs = append(errs, fmt.Errorf("partition %d of %s: %w", p.Partition, p.Topic, err))
 			continue
 		}
-		deleted += p.Letters
+		deleted, lost = deleted+p.Letters, lost+p.Lost
 		detached, cancel := detached(ctx)
 		// What is remembered of records that are gone harms nobody: the next one forgets it.
 		_ = keeper.ForgetRedriven(detached, p.Topic, p.Partition, p.Before)
 		cancel()
 	}
-	return deleted, errors.Join(errs...)
+	return deleted, lost, errors.Join(errs...)
 }

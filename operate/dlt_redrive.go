@@ -85,7 +85,7 @@ func planRedrive(ctx context.Context, r Redrive, through []LetterRef, k LetterTo
 		p.Through = append(p.Through, LetterRef{at.Topic, at.Partition, at.To})
 	}
 	c := &redriveCount{plan: &p, topics: map[string]int64{}, errors: textTally{}, refused: textTally{}, way: newWay(r, k)}
-	err = walkLetters(ctx, k, ranges, r.LetterFilter, letterPage, func(page []*LetterRecord, _ int64) error {
+	err = walkLetters(ctx, k, ranges, r.LetterFilter, letterPage, func(page []*LetterRecord) error {
 		if err := c.add(ctx, keeper, r, page); err != nil {
 			return err
 		}
@@ -333,5 +333,5 @@ func (s *Service) redrive(ctx context.Context, a Actor, audit int64, r Redrive, 
 		report: Report{Job: id, Verb: VerbRedrive, Total: p.Letters},
 	}
 	defer j.keepSeen(ctx)()
-	return j.end(ctx, (&redriving{job: j, redrive: r, by: a.Name, kafka: k, keeper: keeper, way: newWay(r, k), held: map[heldLetter]struct{}{}}).run(ctx, p.Through))
+	return j.end(ctx, (&redriving{job: j, redrive: r, by: a.Name, kafka: k, keeper: keeper, way: newWay(r, k), pace: pace{rate: r.Rate}, held: map[heldLetter]struct{}{}}).run(ctx, p.Through))
 }

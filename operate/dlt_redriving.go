@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 )
 
 // redriving is a redrive that runs.
@@ -18,8 +17,7 @@ type redriving struct {
 	way     *way
 	// held are the keys of which a letter has failed.
 	held map[heldLetter]struct{}
-	// due is when the next page may go out by the rate; zero before the first.
-	due time.Time
+	pace pace
 }
 
 // heldLetter is a key of a dead-letter topic, and where its letters go.
@@ -30,8 +28,12 @@ const mostHeld = 10_000
 
 var (
 	errRedriveCancelled = errors.New("cancelled")
+	errUnmarked         = errors.New("letters were sent and could not be written down as sent, the next redrive sends them again")
 	errManyFailed       = fmt.Errorf("letters of %d keys have failed: mend the cause, and run it again", mostHeld)
 )
+
+// onward says how to go on behind what was sent and written down.
+const onward = "run the same redrive again to go on: what was sent is left out"
 
 // run sends what is there before the ends of the plan.
 func (r *redriving) run(ctx context.Context, through []LetterRef) error {
@@ -42,30 +44,42 @@ func (r *redriving) run(ctx context.Context, through []LetterRef) error {
 	if err := r.keeper.MarkRedriven(ctx, nil, r.by); err != nil {
 		return fmt.Errorf("nothing was sent: %w", err)
 	}
-	for _, at := range ranges {
-		// What was sent back and is not there any more needs no remembering. That it is remembered longer harms nobody.
-		if p, err := r.kafka.Partitions(ctx, at.Topic); err == nil {
-			t := letterTopic{at.Topic, p}
-			if found, ok := t.partition(at.Partition); ok {
-				_ = r.keeper.ForgetRedriven(ctx, at.Topic, at.Partition, found.First)
-			}
-		}
-	}
+	r.forgetGone(ctx, ranges)
 	r.place = "it was sending letters: run the same redrive again; what is written down as sent is left out, and up to a page of letters may be sent twice"
-	err = walkLetters(ctx, r.kafka, ranges, r.redrive.LetterFilter, min(max(r.redrive.Rate/10, 1), letterPage), func(page []*LetterRecord, _ int64) error {
+	err = walkLetters(ctx, r.kafka, ranges, r.redrive.LetterFilter, r.pace.page(letterPage), func(page []*LetterRecord) error {
 		if ctx.Err() != nil || r.cancelled {
 			return errRedriveCancelled
 		}
 		return r.send(ctx, page)
 	})
-	const onward = "run the same redrive again to go on: what was sent is left out"
-	if r.cancelled = r.cancelled || errors.Is(err, errRedriveCancelled) || err != nil && ctx.Err() != nil; r.cancelled {
-		r.report.Note, err = onward, nil
+	r.cancelled = r.cancelled || errors.Is(err, errRedriveCancelled) || err != nil && ctx.Err() != nil
+	switch {
+	case errors.Is(err, errUnmarked):
+		return fmt.Errorf("%w; %s", err, onward)
+	case r.cancelled:
+		r.report.Note = onward
+		return nil
+	case err != nil:
+		return fmt.Errorf("%w; %s", err, onward)
 	}
-	if err != nil {
-		err = fmt.Errorf("%w; %s", err, onward)
+	return nil
+}
+
+// forgetGone forgets what was sent back and is not there any more. That something is remembered longer harms nobody, so that no error does.
+func (r *redriving) forgetGone(ctx context.Context, ranges []LetterRange) {
+	for i, at := range ranges {
+		if i > 0 && at.Topic == ranges[i-1].Topic && at.Partition == ranges[i-1].Partition {
+			continue // another letter of the same partition
+		}
+		partitions, err := r.kafka.Partitions(ctx, at.Topic)
+		if err != nil {
+			continue
+		}
+		t := letterTopic{at.Topic, partitions}
+		if found, ok := t.partition(at.Partition); ok {
+			_ = r.keeper.ForgetRedriven(ctx, at.Topic, at.Partition, found.First)
+		}
 	}
-	return err
 }
 
 // send sends a page, and remembers what is in Kafka, whatever else has happened.
@@ -80,7 +94,23 @@ func (r *redriving) send(ctx context.Context, page []*LetterRecord) error {
 	}
 	out := r.free(sorted.out)
 	errs, lost := r.kafka.Resend(ctx, out)
-	var sent []*LetterRecord
+	detached, cancel := detached(ctx)
+	defer cancel()
+	if err := cmp.Or(r.mark(detached, r.sent(out, errs)), lost); err != nil {
+		return err
+	}
+	if len(r.held) > mostHeld {
+		return errManyFailed
+	}
+	if err := r.step(detached, r.report.Done+r.report.AlreadyDone, r.report.Failed); err != nil {
+		return err
+	}
+	r.pace.rest(ctx, int64(len(out)))
+	return nil
+}
+
+// sent are the letters that are in Kafka. Of the others the keys are held from now on.
+func (r *redriving) sent(out []Resent, errs []error) (sent []*LetterRecord) {
 	for i, err := range errs {
 		if err == nil {
 			sent = append(sent, out[i].LetterRecord)
@@ -91,26 +121,18 @@ func (r *redriving) send(ctx context.Context, page []*LetterRecord) error {
 			r.held[heldOf(out[i])] = struct{}{}
 		}
 	}
-	detached, cancel := detached(ctx)
-	defer cancel()
-	marked := error(nil)
-	if len(sent) > 0 {
-		marked = r.keeper.MarkRedriven(detached, sent, r.by)
+	return sent
+}
+
+// mark writes down that letters were sent.
+func (r *redriving) mark(ctx context.Context, sent []*LetterRecord) error {
+	if len(sent) == 0 {
+		return nil
 	}
 	r.report.Done += int64(len(sent))
-	if marked != nil {
-		marked = fmt.Errorf("%d letters were sent and could not be written down as sent, the next redrive sends them again: %w", len(sent), marked)
+	if err := r.keeper.MarkRedriven(ctx, sent, r.by); err != nil {
+		return fmt.Errorf("%d %w: %w", len(sent), errUnmarked, err)
 	}
-	if err := cmp.Or(marked, lost); err != nil {
-		return err
-	}
-	if len(r.held) > mostHeld {
-		return errManyFailed
-	}
-	if err := r.step(detached, r.report.Done+r.report.AlreadyDone, r.report.Failed); err != nil {
-		return err
-	}
-	r.pace(ctx, len(out))
 	return nil
 }
 
@@ -127,16 +149,4 @@ func (r *redriving) free(letters []Resent) []Resent {
 		free = append(free, l)
 	}
 	return free
-}
-
-// pace rests as long as n letters take by the rate, from the end of the first page on.
-func (r *redriving) pace(ctx context.Context, n int) {
-	if r.due.IsZero() {
-		r.due = time.Now()
-	}
-	if late := time.Now().Add(-catchUp); r.due.Before(late) {
-		r.due = late
-	}
-	r.due = r.due.Add(time.Duration(n) * time.Second / time.Duration(r.redrive.Rate))
-	rest(ctx, time.Until(r.due))
 }

@@ -176,7 +176,8 @@ func (l LetterSelection) named(topics []letterTopic) ([]LetterRange, error) {
 
 // isOf tells that the topic was found by the name.
 func isOf(topic, name string, force bool) bool {
-	return topic == name || !force && slices.Contains(letterSuffixes, strings.TrimPrefix(topic, name))
+	suffix, is := strings.CutPrefix(topic, name)
+	return is && (suffix == "" || !force && slices.Contains(letterSuffixes, suffix))
 }
 
 // holds returns why a record cannot be in the topic.

@@ -2,7 +2,6 @@ package operate
 
 import (
 	"context"
-	"maps"
 	"slices"
 )
 
@@ -12,35 +11,44 @@ const (
 	letterPageBytes = 4 << 20
 )
 
-// walkLetters reads ranges one after the other, and calls fn with pages of those that the filter finds, each of one partition. most is how many letters a page has at most. end is the offset
-// up to which everything was read.
-func walkLetters(ctx context.Context, k LetterTopics, ranges []LetterRange, f LetterFilter, most int, fn func(page []*LetterRecord, end int64) error) error {
+// walkLetters reads ranges one after the other, and calls fn with pages of those that the filter finds, each of one partition. most is how many letters a page has at most. The last page of
+// a range may be empty.
+func walkLetters(ctx context.Context, k LetterTopics, ranges []LetterRange, f LetterFilter, most int, fn func(page []*LetterRecord) error) error {
 	for _, r := range joinedRanges(ranges) {
 		var page []*LetterRecord
 		bytes := 0
-		hand := func(end int64) error {
+		hand := func() error {
 			full := page
 			page, bytes = nil, 0
-			return fn(full, end)
+			return fn(full)
 		}
 		err := k.Read(ctx, []LetterRange{r.LetterRange}, func(l *LetterRecord) error {
 			if !r.has(l.Offset) || !f.matches(&l.DeadLetter) {
 				return nil
 			}
 			page = append(page, l)
-			if bytes += len(l.Key) + len(l.Value); len(page) >= most || bytes >= letterPageBytes {
-				return hand(l.Offset + 1)
+			if bytes += l.bytes(); len(page) >= most || bytes >= letterPageBytes {
+				return hand()
 			}
 			return nil
 		})
 		if err == nil {
-			err = hand(r.To)
+			err = hand()
 		}
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// bytes is what the letter holds in memory, roughly. A stack trace in a header may be larger than the value.
+func (l *LetterRecord) bytes() int {
+	n := len(l.Key) + len(l.Value)
+	for _, h := range l.Headers {
+		n += len(h.Key) + len(h.Value)
+	}
+	return n
 }
 
 // joinedRange is a range of which only some offsets are meant; all, when only is nil.
@@ -77,7 +85,7 @@ func joinedRanges(ranges []LetterRange) (joined []joinedRange) {
 	return joined
 }
 
-// tally counts texts, and bounds their number: the rest is counted together.
+// textTally counts texts, and bounds their number: the rest is counted together.
 type textTally map[string]int64
 
 func (t textTally) add(text string, n int64) {
@@ -87,4 +95,4 @@ func (t textTally) add(text string, n int64) {
 	t[text] += n
 }
 
-func (t textTally) sorted() []FailedFor { return failures(maps.Clone(t)) }
+func (t textTally) sorted() []FailedFor { return failures(t) }

@@ -27,12 +27,19 @@ func (f Forget) Check() error {
 	switch {
 	case f.Consumer == "":
 		return Refuse(CodeInvalid, "forget handled events: name the consumer")
+	case !storable(f.Consumer):
+		return Refuse(CodeInvalid, "forget handled events: consumer %q is no UTF-8, or holds a NUL: no consumer has such a name", f.Consumer)
 	case len(f.EventIDs) > MaxForgetIDs:
 		return Refuse(CodeInvalid, "forget handled events: %d are named; at most %d can be", len(f.EventIDs), MaxForgetIDs)
 	case !f.From.IsZero() && !f.Until.IsZero() && !f.From.Before(f.Until):
 		return Refuse(CodeInvalid, "forget handled events: none is from %s on and before %s", f.From.UTC().Format(time.RFC3339), f.Until.UTC().Format(time.RFC3339))
 	case narrowed == f.All:
 		return Refuse(CodeInvalid, "forget handled events: say which, by their ids or times, or all of them")
+	}
+	for _, id := range f.EventIDs {
+		if !storable(id) {
+			return Refuse(CodeInvalid, "forget handled events: id %q is no UTF-8, or holds a NUL: no event has such an id", id)
+		}
 	}
 	return nil
 }
@@ -60,7 +67,7 @@ type InboxLookups interface {
 
 // InboxKeeper is what a [Service] needs to forget. Package postgres implements it.
 type InboxKeeper interface {
-	// CountForget counts, for some seconds at most; then the count is what it had come to, and capped.
+	// CountForget counts for some seconds at most, and then has an error with [CodeTooSlow]; it does not count far beyond a million, and then is capped.
 	CountForget(ctx context.Context, f Forget) (n int64, capped bool, err error)
 	// Forget deletes in small transactions of their own: the result is valid beside an error. progress, which may be nil, is called after each.
 	Forget(ctx context.Context, f Forget, progress func(n int64)) (n int64, err error)
@@ -74,7 +81,10 @@ func (s *Service) inbox() (InboxKeeper, error) {
 }
 
 // InboxConsumers returns the consumers that remember events in this database.
-func (s *Service) InboxConsumers(ctx context.Context, _ Actor) ([]InboxConsumer, error) {
+func (s *Service) InboxConsumers(ctx context.Context, a Actor) ([]InboxConsumer, error) {
+	if err := a.may(VerbLook); err != nil {
+		return nil, err
+	}
 	k, able := s.store.(InboxLookups)
 	if !able {
 		return nil, Refuse(CodeUnavailable, "this service has no inbox")
@@ -102,6 +112,9 @@ func (s *Service) Forget(ctx context.Context, a Actor, f Forget, reason string, 
 	k, err := s.inbox()
 	if err == nil {
 		err = f.Check()
+	}
+	if err == nil && !storable(reason) {
+		err = Refuse(CodeInvalid, "the reason is no UTF-8, or holds a NUL")
 	}
 	if err != nil {
 		return 0, err

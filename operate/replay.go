@@ -47,18 +47,19 @@ func (s *Service) Replay(ctx context.Context, a Actor, b Bulk, rate int, c Confi
 			return fmt.Errorf("nothing was published: %w", err)
 		}
 		defer p.Close()
-		return (&replaying{job: j, bulk: b, publisher: p, rate: rate}).run(ctx)
+		return (&replaying{job: j, bulk: b, publisher: p, pace: pace{rate: rate}}).run(ctx)
 	})
 }
+
+// replayPage is how many events are published at once at most.
+const replayPage = 500
 
 // replaying is a replay that runs.
 type replaying struct {
 	*job
 	bulk      Bulk
 	publisher Publisher
-	rate      int
-	// due is when the next page may go out by the rate; zero before the first.
-	due time.Time
+	pace      pace
 	// page are the events of the page that failed, missed those of all pages before.
 	page   []int64
 	missed unreplayed
@@ -68,9 +69,6 @@ type replaying struct {
 	pauses []Pause
 	looked time.Time
 }
-
-// pageOf is how many are published at once: a tenth of a second's, so that a cancelled job stops soon and little is in memory.
-func (r *replaying) pageOf() int { return min(max(r.rate/10, 1), 500) }
 
 func (r *replaying) run(ctx context.Context) error {
 	defer func() {
@@ -85,7 +83,7 @@ func (r *replaying) run(ctx context.Context) error {
 		if r.cancelled {
 			return nil
 		}
-		page, err := r.store.Settled(ctx, r.bulk, at, int(min(int64(r.pageOf()), r.planned-r.sent)))
+		page, err := r.store.Settled(ctx, r.bulk, at, int(min(int64(r.pace.page(replayPage)), r.planned-r.sent)))
 		if ctx.Err() != nil {
 			continue
 		}
@@ -97,25 +95,9 @@ func (r *replaying) run(ctx context.Context) error {
 		if err := r.publish(ctx, page.Events); err != nil {
 			return err
 		}
-		r.pace(ctx, r.sent-before)
+		r.pace.rest(ctx, r.sent-before)
 	}
 	return nil
-}
-
-// catchUp is how much of the time that a page has lost may be made up for.
-const catchUp = time.Second
-
-// pace rests as long as n events take by the rate. What brokers that did not answer for a minute have cost is not made up for: the rate is there to spare the consumers. Nor is
-// what the first page has cost, with which a client gets to know the topics: time counts from its end.
-func (r *replaying) pace(ctx context.Context, n int64) {
-	if r.due.IsZero() {
-		r.due = time.Now()
-	}
-	if late := time.Now().Add(-catchUp); r.due.Before(late) {
-		r.due = late
-	}
-	r.due = r.due.Add(time.Duration(n) * time.Second / time.Duration(r.rate))
-	rest(ctx, time.Until(r.due))
 }
 
 func (r *replaying) publish(ctx context.Context, events []Settled) error {
