@@ -3,6 +3,7 @@ package inbox
 import (
 	"errors"
 	"fmt"
+	"runtime/debug"
 )
 
 // ErrUnavailable is in the error of a [Store] that could not be reached, or whose answer was lost: the fault of no record. Everything waits until it is back.
@@ -34,13 +35,21 @@ func (e *permanentError) Error() string { return e.err.Error() }
 
 func (e *permanentError) Unwrap() error { return e.err }
 
-// panicError is a handler's panic: it ends the transaction, and nothing else.
+// panicError is a panic of a user's function: it fails the record, and nothing else.
 type panicError struct {
+	who   string
 	value any
 	stack []byte
 }
 
-func (e *panicError) Error() string { return fmt.Sprintf("the handler panicked: %v", e.value) }
+func (e *panicError) Error() string { return fmt.Sprintf("%s panicked: %v", e.who, e.value) }
+
+// contain has a function return its panic as an error. Use it with defer.
+func contain(who string, err *error) {
+	if v := recover(); v != nil {
+		*err = &panicError{who, v, debug.Stack()}
+	}
+}
 
 // sqlState is the SQLSTATE of an error of PostgreSQL, "" of any other.
 func sqlState(err error) string {

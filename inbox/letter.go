@@ -57,8 +57,10 @@ type Letter struct {
 func ReadLetter(r *Record) Letter {
 	l := Letter{Form: formOf(r), Partition: -1, Offset: -1}
 	l.Topic = oldest(r, HeaderOriginalTopic, "kafka_dlt-original-topic", "kafka_original-topic", "__connect.errors.topic", "x-outbox-error-topic")
-	l.Partition = int32(number(r, -1, HeaderOriginalPartition, "kafka_dlt-original-partition", "kafka_original-partition", "__connect.errors.partition"))
-	l.Offset = number(r, -1, HeaderOriginalOffset, "kafka_dlt-original-offset", "kafka_original-offset", "__connect.errors.offset")
+	if n := number(r, -1, HeaderOriginalPartition, "kafka_dlt-original-partition", "kafka_original-partition", "__connect.errors.partition"); n >= 0 && n <= math.MaxInt32 {
+		l.Partition = int32(n)
+	}
+	l.Offset = max(-1, number(r, -1, HeaderOriginalOffset, "kafka_dlt-original-offset", "kafka_original-offset", "__connect.errors.offset"))
 	l.Consumer = text(r, HeaderConsumer, "kafka_dlt-original-consumer-group", "kafka_original-consumer-group", "__connect.errors.connector.name")
 	l.Attempts = attempts(r)
 	l.Error = reason(r)

@@ -1,6 +1,9 @@
 package inbox
 
-import "context"
+import (
+	"context"
+	"time"
+)
 
 // partition is an assigned partition: which of its records are on their way, and up to where all are settled.
 type partition struct {
@@ -47,6 +50,10 @@ func (p *partition) settle(it *item) {
 		p.flight[0] = nil
 		p.flight = p.flight[1:]
 	}
+	if len(p.flight) > 0 && it.Offset > p.flight[0].Offset {
+		// Behind a key that is stuck a place is kept, and no megabytes of values that nobody needs any more.
+		it.Record = &Record{Topic: it.Topic, Partition: it.Record.Partition, Offset: it.Offset}
+	}
 }
 
 // uncommitted returns what is to be committed.
@@ -60,8 +67,9 @@ type queue struct {
 	key       string
 	keyed     bool
 	items     []*item
-	// waits is set while it waits for a time.
+	// waits is set while it waits for a time, that of the timer.
 	waits bool
+	timer *time.Timer
 }
 
 // queueOf returns the queue that the record belongs to, and whether it is new.

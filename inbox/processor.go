@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime/debug"
 	"time"
 )
 
@@ -140,18 +139,18 @@ func (s keys) add(r *Record) { s[key{r.Place().Partition, string(r.Key)}] = stru
 
 // prepare finds what is to be run for a record; nothing when its outcome is known already.
 func (p *Processor[Tx]) prepare(r *Record) (w work[Tx], known Outcome) {
-	kind := p.cfg.EventType(r)
+	kind, err := p.kind(r)
 	route, has := p.handlers.byType[kind]
-	if !has {
-		if p.cfg.Unknown == IgnoreUnknown {
-			return w, Outcome{Result: Ignored}
+	switch {
+	case err != nil:
+	case !has && p.cfg.Unknown == IgnoreUnknown:
+		return w, Outcome{Result: Ignored}
+	case !has:
+		err = fmt.Errorf("there is no handler for event type %q", kind)
+	default:
+		if w.id, err = p.id(r); err == nil {
+			w.run, err = decoded(route, Event[[]byte]{ID: w.id, Type: kind, Payload: r.Value, Record: r})
 		}
-		return w, Outcome{Err: Permanent(fmt.Errorf("there is no handler for event type %q", kind))}
-	}
-	id, err := p.id(r)
-	if err == nil {
-		w.id = id
-		w.run, err = route(Event[[]byte]{ID: id, Type: kind, Payload: r.Value, Record: r})
 	}
 	if err != nil {
 		return work[Tx]{}, Outcome{Err: Permanent(err)}
@@ -159,8 +158,20 @@ func (p *Processor[Tx]) prepare(r *Record) (w work[Tx], known Outcome) {
 	return w, known
 }
 
-func (p *Processor[Tx]) id(r *Record) (string, error) {
-	id, err := p.cfg.EventID(r)
+// decoded makes the call. The payload's type may have methods of its own that decode it.
+func decoded[Tx any](route route[Tx], e Event[[]byte]) (run func(context.Context, Tx) error, err error) {
+	defer contain("the decoding of the value", &err)
+	return route(e)
+}
+
+func (p *Processor[Tx]) kind(r *Record) (kind string, err error) {
+	defer contain("Config.EventType", &err)
+	return p.cfg.EventType(r), nil
+}
+
+func (p *Processor[Tx]) id(r *Record) (id string, err error) {
+	defer contain("Config.EventID", &err)
+	id, err = p.cfg.EventID(r)
 	if errors.Is(err, ErrNoID) {
 		switch p.cfg.NoID {
 		case HandleNoID:
@@ -238,11 +249,7 @@ func withoutMark(err error) string {
 }
 
 func run[Tx any](ctx context.Context, tx Tx, w work[Tx]) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = &panicError{v, debug.Stack()}
-		}
-	}()
+	defer contain("the handler", &err)
 	return w.run(ctx, tx)
 }
 
@@ -280,8 +287,9 @@ func (p *Processor[Tx]) claim(ctx context.Context, tx Tx, batch []work[Tx]) ([]b
 // Failed writes down that the record could not be handled, and returns how often that is. The count outlives the process.
 func (p *Processor[Tx]) Failed(ctx context.Context, r *Record, cause error) (attempts int, err error) {
 	id, _ := p.id(r)
+	kind, _ := p.kind(r)
 	err = inTx(ctx, p.store, func(tx Tx) error {
-		counts, err := p.store.Query(ctx, tx, failedSQL, p.consumer, r.Topic, r.Partition, r.Offset, storable(id, MaxEventIDBytes), storable(p.cfg.EventType(r), maxErrorText),
+		counts, err := p.store.Query(ctx, tx, failedSQL, p.consumer, r.Topic, r.Partition, r.Offset, storable(id, MaxEventIDBytes), storable(kind, maxErrorText),
 			storable(cause.Error(), maxErrorText))
 		if err == nil && len(counts) == 1 {
 			_, err = fmt.Sscan(counts[0], &attempts)

@@ -198,6 +198,37 @@ func TestWhatTheServerCannotDoIsTheFaultOfNoRecord(t *testing.T) {
 	})
 }
 
+// A process that was started anew handles at its first attempt what had failed before: it does not know of the failures.
+func TestFailuresOfWhatIsSettledAreForgotten(t *testing.T) {
+	processors(t, inbox.Config{}, func(t *testing.T, _ *pgtest.DB, p inbox.Handling) {
+		fail := func(topic string, partition int32, offset int64, want int) {
+			t.Helper()
+			r := record(offset, "a", deposited, "k", "")
+			r.Topic, r.Partition = topic, partition
+			if n, err := p.Failed(t.Context(), r, errHandler); err != nil || n != want {
+				t.Errorf("%s has failed %d times, %v, want %d", r.Place(), n, err, want)
+			}
+		}
+		for _, offset := range []int64{4, 5, 6} {
+			fail("shop.order", 0, offset, 1)
+			fail("shop.order", 1, offset, 1)
+			fail("shop.other", 0, offset, 1)
+		}
+		passed := p.(interface {
+			Passed(ctx context.Context, next map[inbox.Partition]int64) error
+		})
+		err := passed.Passed(t.Context(), map[inbox.Partition]int64{{Topic: "shop.order", Number: 0}: 6, {Topic: "shop.order", Number: 1}: 5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for offset, want := range map[int64][3]int{4: {1, 1, 2}, 5: {1, 2, 2}, 6: {2, 2, 2}} {
+			fail("shop.order", 0, offset, want[0])
+			fail("shop.order", 1, offset, want[1])
+			fail("shop.other", 0, offset, want[2])
+		}
+	})
+}
+
 func TestFailuresAreCountedInTheDatabase(t *testing.T) {
 	processors(t, inbox.Config{}, func(t *testing.T, db *pgtest.DB, p inbox.Handling) {
 		r := record(7, "a\x00", deposited, "k", "")

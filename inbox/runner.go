@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
@@ -117,6 +118,10 @@ type Runner struct {
 	away  time.Time
 	pause time.Duration
 	stats Stats
+
+	// committing is held from when it is seen what to commit until that has ended: no partition is let go with a commit of it under way, which would come behind
+	// those of its next owner and take it back. It is locked before mu.
+	committing sync.Mutex
 }
 
 // Stats are counts since the start, and what is the case now.
@@ -124,7 +129,8 @@ type Stats struct {
 	Handled, Repeats, Ignored int64
 	// Failures are attempts in vain; Retried, DeadLettered and Skipped what became of records that no attempt was left for.
 	Failures, Retried, DeadLettered, Skipped int64
-	// InFlight are records that were taken and are not settled, Waiting keys that wait for their next attempt.
+	// InFlight are records that were taken, in each partition from the first that is not settled on; Waiting keys that wait for their next attempt, or for the
+	// time of a retry topic.
 	InFlight, Waiting int
 	// Unavailable tells that the database is waited for.
 	Unavailable bool
@@ -148,6 +154,7 @@ func (r *Runner) Run(ctx context.Context) {
 		workers.Go(r.worker)
 	}
 	workers.Go(func() { r.prune(ctx) })
+	workers.Go(func() { r.forgetPassed(ctx) })
 	tick := time.NewTicker(r.cfg.CommitInterval)
 	defer tick.Stop()
 	for ctx.Err() == nil {
@@ -292,6 +299,8 @@ func (r *Runner) Revoke(ctx context.Context, partitions []Partition) {
 		}
 		p.cancel()
 	}
+	r.committing.Lock()
+	defer r.committing.Unlock()
 	r.commitOf(context.WithoutCancel(ctx), r.left(going))
 }
 
@@ -300,6 +309,9 @@ func (r *Runner) Lose(partitions []Partition) {
 	for _, p := range r.close(partitions) {
 		p.cancel()
 	}
+	// A commit that is under way may have them in it.
+	r.committing.Lock()
+	defer r.committing.Unlock()
 }
 
 // close keeps workers from beginning anything more of the partitions.
@@ -314,6 +326,7 @@ func (r *Runner) close(partitions []Partition) (closed []*partition) {
 		delete(r.partitions, name)
 		p.open = false
 		r.forgetMoving(p)
+		r.forgetQueues(p)
 		if p.busy == 0 {
 			close(p.idle)
 		}
@@ -332,6 +345,18 @@ func (r *Runner) forgetMoving(p *partition) {
 	r.room.Broadcast()
 }
 
+// forgetQueues ends what the queues of a partition that is let go wait for: a delay may be hours, for which a timer would hold their records.
+func (r *Runner) forgetQueues(p *partition) {
+	for _, it := range p.flight {
+		// One that does not stop is about to look at what has become of the partition by itself.
+		if q := it.queue; q.waits && q.timer.Stop() {
+			q.waits = false
+			r.stats.Waiting--
+		}
+	}
+	r.ready = slices.DeleteFunc(r.ready, func(q *queue) bool { return q.partition == p })
+}
+
 // left is what is to be committed of partitions that are let go.
 func (r *Runner) left(going []*partition) map[Partition]int64 {
 	r.mu.Lock()
@@ -346,6 +371,8 @@ func (r *Runner) left(going []*partition) map[Partition]int64 {
 }
 
 func (r *Runner) commit(ctx context.Context) {
+	r.committing.Lock()
+	defer r.committing.Unlock()
 	r.mu.Lock()
 	next := map[Partition]int64{}
 	for _, p := range r.partitions {

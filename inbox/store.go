@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -15,7 +16,8 @@ import (
 type Store[Tx any] interface {
 	// Begin begins a transaction.
 	Begin(ctx context.Context) (Tx, error)
-	// Commit commits it, or Rollback ends it; an error of Rollback tells that the connection is broken. The context that they get does not end.
+	// Commit commits it, or Rollback ends it; an error of Rollback tells that the connection is broken. The context that they get does not end with the one that Begin got,
+	// but after 30 s.
 	Commit(ctx context.Context, tx Tx) error
 	Rollback(ctx context.Context, tx Tx) error
 	// Query runs a statement within the transaction, and returns the only column of its rows.
@@ -81,12 +83,16 @@ func inTx[Tx any](ctx context.Context, s Store[Tx], fn func(tx Tx) error) error 
 		return unavailable("begin a transaction", err)
 	}
 	if err := fn(tx); err != nil {
-		if broken := s.Rollback(context.WithoutCancel(ctx), tx); broken != nil || ofServer(sqlState(err)) {
+		ctx, cancel := ending(ctx)
+		defer cancel()
+		if broken := s.Rollback(ctx, tx); broken != nil || ofServer(sqlState(err)) {
 			return unavailable("handle", err)
 		}
 		return conflict(err)
 	}
-	if err := s.Commit(context.WithoutCancel(ctx), tx); err != nil {
+	ctx, cancel := ending(ctx)
+	defer cancel()
+	if err := s.Commit(ctx, tx); err != nil {
 		if state := sqlState(err); state == "" && !rolledBack(err) || ofServer(state) {
 			// Whether it is committed nobody knows. If it is, the event is a repeat the next time.
 			return unavailable("commit", err)
@@ -94,6 +100,13 @@ func inTx[Tx any](ctx context.Context, s Store[Tx], fn func(tx Tx) error) error 
 		return conflict(fmt.Errorf("commit: %w", err))
 	}
 	return nil
+}
+
+// endTimeout bounds the end of a transaction: a server that has vanished from the network answers nothing, and says nothing.
+const endTimeout = 30 * time.Second
+
+func ending(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 }
 
 // rolledBack tells of a commit that the server has answered with a rollback: a statement has failed, and the handler has taken it as done.

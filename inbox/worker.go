@@ -31,7 +31,7 @@ func (r *Runner) waitFor(q *queue, d time.Duration) {
 	q.waits = true
 	r.moving -= len(q.items)
 	r.room.Signal()
-	time.AfterFunc(d, func() {
+	q.timer = time.AfterFunc(d, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.stats.Waiting--

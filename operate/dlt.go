@@ -97,7 +97,7 @@ type LetterRecord struct {
 	Value Bytes `json:"value"`
 	// Headers are in their order; a name may occur more than once.
 	Headers []LetterHeader `json:"headers"`
-	// Withheld tells that value and headers were left out because the actor may not see them.
+	// Withheld tells that value and headers were left out: the actor may not see them, or has not asked for them.
 	Withheld bool `json:"withheld,omitempty"`
 }
 

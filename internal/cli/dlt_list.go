@@ -197,7 +197,7 @@ key, its headers and its value.`,
 				return err
 			}
 			if noValue {
-				l.Value, l.Headers = nil, nil
+				l.Value, l.Headers, l.Withheld = nil, nil, true
 			}
 			if f.json {
 				return a.encode(l)

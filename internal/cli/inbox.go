@@ -90,7 +90,7 @@ func (a *app) inboxForget() *cobra.Command {
 		Use:   "forget --consumer NAME",
 		Short: "Have a consumer forget handled events, so that they are handled again when they come again",
 		Long: `forget deletes what a consumer remembers of events: by their ids, by when they were
-handled, or all. It says how many there are, and asks. Records of them that are delivered
+handled, or all. It says how many there are, and asks; with --yes it does neither. Records of them that are delivered
 again, by outbox replay or outbox dlt redrive for instance, are then handled again: what
 their handlers do happens another time.
 
@@ -151,23 +151,19 @@ func (a *app) runForget(cmd *cobra.Command, f *forgetFlags, r operate.Forget) er
 		return err
 	}
 	defer done()
-	n, capped, err := service.CountForget(cmd.Context(), f.actor(), r)
-	if err != nil {
-		return err
-	}
-	if f.dryRun || n == 0 {
-		return a.printForgotten(f, "would forget", forgotten{r.Consumer, n, capped})
-	}
-	if !f.yes && f.json {
-		return unasked()
-	}
-	if !f.yes {
-		fmt.Fprintf(a.stderr, "%s events are forgotten by %s: those that come again are handled again\n", counted(n, capped), printable(r.Consumer))
-		if err := a.confirm(cmd, "Go on?", "--yes agrees for a script, --dry-run counts only"); err != nil {
+	if f.dryRun || !f.yes {
+		counted, err := a.countForget(cmd, service, f, r)
+		switch {
+		case err != nil:
+			return err
+		case f.dryRun || counted.Events == 0:
+			return a.printForgotten(f, "would forget", counted)
+		}
+		if err := a.agreeForget(cmd, f, counted); err != nil {
 			return err
 		}
 	}
-	n, err = service.Forget(cmd.Context(), f.actor(), r, f.reason, nil)
+	n, err := service.Forget(cmd.Context(), f.actor(), r, f.reason, nil)
 	if err != nil && n == 0 {
 		return err
 	}
@@ -175,6 +171,25 @@ func (a *app) runForget(cmd *cobra.Command, f *forgetFlags, r operate.Forget) er
 		err = said
 	}
 	return err
+}
+
+// countForget counts. Events that are too many to be counted in time can be forgotten all the same.
+func (a *app) countForget(cmd *cobra.Command, service *operate.Service, f *forgetFlags, r operate.Forget) (forgotten, error) {
+	n, capped, err := service.CountForget(cmd.Context(), f.actor(), r)
+	if operate.CodeOf(err) == operate.CodeTooSlow {
+		return forgotten{}, &operate.Error{Code: operate.CodeTooSlow, Text: fmt.Sprintf(
+			"the events that %s has handled could not be counted in some seconds: narrow them by --from and --until, or forget them without a count by --yes", printable(r.Consumer))}
+	}
+	return forgotten{r.Consumer, n, capped}, err
+}
+
+// agreeForget asks.
+func (a *app) agreeForget(cmd *cobra.Command, f *forgetFlags, d forgotten) error {
+	if f.json {
+		return unasked()
+	}
+	fmt.Fprintf(a.stderr, "%s events are forgotten by %s: those that come again are handled again\n", counted(d.Events, d.AtLeast), printable(d.Consumer))
+	return a.confirm(cmd, "Go on?", "--yes agrees for a script, --dry-run counts only")
 }
 
 func (a *app) printForgotten(f *forgetFlags, what string, d forgotten) error {
