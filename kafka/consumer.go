@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,7 @@ func NewConsumer(h inbox.Handling, cfg ConsumerConfig) (*Consumer, error) {
 	if h == nil {
 		errs = append(errs, errors.New("the handlers are nil"))
 	}
-	c := &Consumer{cfg: cfg, log: &consumerLog{from: map[inbox.Partition]int64{}, logger: cfg.Logger}}
+	c := &Consumer{cfg: cfg, log: newConsumerLog(cfg.Config)}
 	runner, err := inbox.NewRunner(h, c.log, cfg.Run)
 	if err := errors.Join(append(errs, cfg.validate(), err)...); err != nil {
 		return nil, err
@@ -60,6 +61,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		return fmt.Errorf("make kafka client: %w", err)
 	}
 	c.log.client = client
+	defer c.log.large.close()
 	c.cfg.Logger.Info("consumer starts", "group", c.cfg.Group, "topics", c.cfg.Topics)
 	handled := make(chan struct{})
 	go func() {
@@ -88,12 +90,16 @@ func (c *Consumer) options(net *network) []kgo.Opt {
 		kgo.BlockRebalanceOnPoll(),
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, p map[string][]int32) { c.runner.Assign(named(p)) }),
-		kgo.OnPartitionsRevoked(func(ctx context.Context, _ *kgo.Client, p map[string][]int32) {
-			c.letGo(p, func() { c.runner.Revoke(ctx, named(p)) })
+		// Partitions that come back are fetched again, whether they were paused or not.
+		kgo.OnPartitionsRevoked(func(ctx context.Context, client *kgo.Client, p map[string][]int32) {
+			c.runner.Revoke(ctx, named(p))
+			client.ResumeFetchPartitions(p)
 		}),
-		kgo.OnPartitionsLost(func(_ context.Context, _ *kgo.Client, p map[string][]int32) {
-			c.letGo(p, func() { c.runner.Lose(named(p)) })
+		kgo.OnPartitionsLost(func(_ context.Context, client *kgo.Client, p map[string][]int32) {
+			c.runner.Lose(named(p))
+			client.ResumeFetchPartitions(p)
 		}),
+		kgo.RebalanceTimeout(rebalanceTimeout(c.cfg.Run.DrainTimeout)),
 		kgo.AdjustFetchOffsetsFn(c.log.begin),
 	)
 	if c.cfg.NextGen {
@@ -105,10 +111,9 @@ func (c *Consumer) options(net *network) []kgo.Opt {
 	return opts
 }
 
-// letGo has partitions fetched again if they come back, whether they were paused or not.
-func (c *Consumer) letGo(p map[string][]int32, do func()) {
-	do()
-	c.log.client.ResumeFetchPartitions(p)
+// rebalanceTimeout is how long the group waits for a member that lets partitions go: longer than its handlers may take for that, and the commit behind them.
+func rebalanceTimeout(drain time.Duration) time.Duration {
+	return max(time.Minute, cmp.Or(drain, inbox.DefaultDrainTimeout)+30*time.Second)
 }
 
 func named(partitions map[string][]int32) (all []inbox.Partition) {

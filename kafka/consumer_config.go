@@ -66,8 +66,11 @@ func (c ConsumerConfig) validate() error {
 		if slices.Contains(c.Topics[:i], topic) {
 			problems = append(problems, fmt.Errorf("topic %q is named twice", topic))
 		}
-		if slices.Contains(retries, topic) || slices.Contains(letters, topic) {
+		switch {
+		case slices.Contains(retries, topic) || slices.Contains(letters, topic):
 			problems = append(problems, fmt.Errorf("topic %q is a retry topic or dead-letter topic of another one that is named: leave it out", topic))
+		case slices.ContainsFunc(c.Run.Retry.Topics, func(d time.Duration) bool { return strings.HasSuffix(topic, inbox.RetryTopic("", d)) }):
+			problems = append(problems, fmt.Errorf("topic %q is called like a retry topic of this consumer, and would be taken for one: name the topic that it is of, or use another delay", topic))
 		}
 	}
 	if len(problems) == 0 {

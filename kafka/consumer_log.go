@@ -18,11 +18,16 @@ import (
 // consumerLog implements [inbox.Log].
 type consumerLog struct {
 	client *kgo.Client
+	large  *largeSender
 	logger *slog.Logger
 
 	mu sync.Mutex
-	// from is where the group goes on in partitions that nothing was read of yet.
+	// from is where the group goes on in each partition: behind what was read of it.
 	from map[inbox.Partition]int64
+}
+
+func newConsumerLog(c Config) *consumerLog {
+	return &consumerLog{large: newLargeSender(c), logger: c.Logger, from: map[inbox.Partition]int64{}}
 }
 
 // Pause implements [inbox.Log].
@@ -77,13 +82,20 @@ const sendTimeout = 30 * time.Second
 
 // Send implements [inbox.Log].
 func (l *consumerLog) Send(ctx context.Context, topic string, r *inbox.Record, headers []inbox.Header) error {
-	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
-	defer cancel()
 	record := &kgo.Record{Topic: topic, Key: r.Key, Value: r.Value, Headers: make([]kgo.RecordHeader, len(headers))}
 	for i, h := range headers {
 		record.Headers[i] = kgo.RecordHeader{Key: h.Key, Value: h.Value}
 	}
-	return l.client.ProduceSync(ctx, record).FirstErr()
+	if isLarge(record) {
+		return l.large.send(ctx, record)
+	}
+	return produceOne(ctx, l.client, record)
+}
+
+func produceOne(ctx context.Context, client *kgo.Client, record *kgo.Record) error {
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	return client.ProduceSync(ctx, record).FirstErr()
 }
 
 // begin notes where the group goes on.
@@ -107,9 +119,12 @@ func (l *consumerLog) check(p kgo.FetchTopicPartition) {
 	if !has || p.Err != nil {
 		return
 	}
-	delete(l.from, name)
+	l.from[name] = max(from, p.LogStartOffset)
+	if n := len(p.Records); n > 0 {
+		l.from[name] = p.Records[n-1].Offset + 1
+	}
 	if from >= 0 && p.LogStartOffset > from {
-		l.logger.Error("records were removed before they were handled: the topic's retention is shorter than the consumer was away",
+		l.logger.Error("records were removed before they were handled: the topic's retention is shorter than the consumer was away, or its key was stuck",
 			"topic", p.Topic, "partition", p.Partition, "from", from, "to", p.LogStartOffset, "records", p.LogStartOffset-from)
 	}
 }

@@ -1,0 +1,154 @@
+package kafka
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/outbox-relay/outbox/inbox"
+)
+
+// limited makes a topic of one partition whose records may have so many bytes.
+func limited(t *testing.T, admin *kadm.Client, topic, limit string) {
+	t.Helper()
+	if _, err := admin.CreateTopic(testContext(t), 1, 1, map[string]*string{"max.message.bytes": &limit}, topic); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A client's own limit for a batch is smaller than what topics may take, and is that of no topic.
+func TestALargeRecordGoesToItsDeadLetterTopicWhenThatTakesIt(t *testing.T) {
+	t.Parallel()
+	brokers := fake(t).ListenAddrs()
+	client := plainClient(t, brokers, kgo.ProducerBatchMaxBytes(10<<20))
+	admin := kadm.NewClient(client)
+	limited(t, admin, orders, "8000000")
+	limited(t, admin, orders+"-dlt", "1048588")
+	value := bytes.Repeat([]byte("x"), 2<<20)
+	if err := client.ProduceSync(testContext(t), &kgo.Record{Topic: orders, Key: []byte("k"), Value: value}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	c, stop := consume(t, &desk{handle: func(*inbox.Record) error { return inbox.Permanent(errors.New("no such account")) }}, ConsumerConfig{
+		Config: Config{Brokers: brokers}, Topics: []string{orders},
+		Run: inbox.RunnerConfig{Retry: inbox.Retry{Backoff: time.Millisecond, MaxBackoff: 20 * time.Millisecond, GiveUp: inbox.DeadLetter}},
+	})
+	eventually(t, "the dead-letter topic to refuse it", func() bool { return c.Stats().Failures > 1 })
+	if c.Stats().DeadLettered != 0 || committed(t, brokers, "desk") != 0 {
+		t.Errorf("%+v: a topic has taken more than it takes", c.Stats())
+	}
+	raised := "8000000"
+	if _, err := admin.AlterTopicConfigs(testContext(t), []kadm.AlterConfig{{Name: "max.message.bytes", Value: &raised}}, orders+"-dlt"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the record to be given up", func() bool { return c.Stats().DeadLettered == 1 })
+	stop()
+	reader := plainClient(t, brokers, kgo.ConsumeTopics(orders+"-dlt"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if got := reader.PollRecords(testContext(t), 1).Records(); len(got) != 1 || !bytes.Equal(got[0].Value, value) {
+		t.Errorf("the dead-letter topic has %d records", len(got))
+	}
+}
+
+// journal is what a logger has written.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) has(part string) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return strings.Contains(j.text.String(), part)
+}
+
+func TestRecordsThatAreRemovedBehindAStuckKeyAreReported(t *testing.T) {
+	t.Parallel()
+	brokers := fake(t, kfake.SeedTopics(1, orders)).ListenAddrs()
+	var healed atomic.Bool
+	d := &desk{handle: func(r *inbox.Record) error {
+		if string(r.Key) == "0" && !healed.Load() {
+			return errors.New("no such account")
+		}
+		return nil
+	}}
+	said := &journal{}
+	produce(t, brokers, orders, 0, 2000, 100)
+	c, _ := consume(t, d, ConsumerConfig{
+		Config: Config{Brokers: brokers, Logger: slog.New(slog.NewTextHandler(said, nil))}, Topics: []string{orders},
+		Run: inbox.RunnerConfig{MaxUncommitted: 100, Retry: inbox.Retry{Backoff: time.Millisecond, MaxBackoff: 20 * time.Millisecond}},
+	})
+	eventually(t, "the partition to be full", func() bool { return c.Stats().InFlight >= 100 && c.Stats().Failures > 20 })
+	var before kadm.Offsets
+	before.AddOffset(orders, 0, 1500, -1)
+	if _, err := kadm.NewClient(plainClient(t, brokers)).DeleteRecords(testContext(t), before); err != nil {
+		t.Fatal(err)
+	}
+	healed.Store(true)
+	eventually(t, "the group to go on with the oldest", func() bool { return committed(t, brokers, "desk") == 2000 })
+	if !said.has("records were removed before they were handled") || !said.has("to=1500") {
+		t.Errorf("the log says nothing of what was removed: %s", &said.text)
+	}
+}
+
+func TestAStopWithoutKafkaEndsInTime(t *testing.T) {
+	t.Parallel()
+	cluster := fake(t, kfake.SeedTopics(1, orders))
+	produce(t, cluster.ListenAddrs(), orders, 0, 20, 4)
+	d := &desk{}
+	c, err := NewConsumer(d, ConsumerConfig{Config: Config{Brokers: cluster.ListenAddrs()}, Topics: []string{orders}, Run: inbox.RunnerConfig{DrainTimeout: time.Second}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	eventually(t, "all to be handled", func() bool { return d.handled() == 20 })
+	cluster.Close()
+	began := time.Now()
+	cancel()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("Run = %v", err)
+		}
+		t.Logf("it took %s", time.Since(began))
+	case <-time.After(patience):
+		t.Errorf("a consumer that cannot reach Kafka has not ended within %s", patience)
+	}
+}
+
+func TestATopicThatIsCalledLikeARetryTopicIsRefused(t *testing.T) {
+	t.Parallel()
+	_, err := NewConsumer(&desk{}, ConsumerConfig{
+		Config: Config{Brokers: []string{"127.0.0.1:9092"}}, Topics: []string{"a", "b-retry-1000", "c-retry-2000"},
+		Run: inbox.RunnerConfig{Retry: inbox.Retry{GiveUp: inbox.DeadLetter, Topics: []time.Duration{time.Second}}},
+	})
+	if err == nil || !strings.Contains(err.Error(), `"b-retry-1000" is called like a retry topic`) || strings.Contains(err.Error(), "c-retry-2000") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestTheGroupWaitsLongerThanAMemberDrains(t *testing.T) {
+	t.Parallel()
+	for drain, want := range map[time.Duration]time.Duration{0: time.Minute, 20 * time.Second: time.Minute, 5 * time.Minute: 5*time.Minute + 30*time.Second} {
+		if got := rebalanceTimeout(drain); got != want {
+			t.Errorf("with %s of draining it waits %s, want %s", drain, got, want)
+		}
+	}
+}
