@@ -70,9 +70,26 @@ func (c *Consumer) Run(ctx context.Context) error {
 	}()
 	c.poll(ctx, client)
 	<-handled
-	client.CloseAllowingRebalance()
+	c.leave(client, net)
 	c.cfg.Logger.Info("consumer ends", "group", c.cfg.Group)
 	return nil
+}
+
+// leaveTimeout is how long a member tries to leave the group. One that cannot is waited for until its session ends.
+const leaveTimeout = 5 * time.Second
+
+// leave ends the client, whether Kafka answers or not.
+func (c *Consumer) leave(client *kgo.Client, net *network) {
+	client.AllowRebalance()
+	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+	defer cancel()
+	if err := client.LeaveGroupContext(ctx); err != nil {
+		c.cfg.Logger.Warn("group not left: its partitions wait until the session has ended", "group", c.cfg.Group, "error", err)
+	}
+	if ctx.Err() != nil {
+		net.destroy()
+	}
+	client.Close()
 }
 
 func (c *Consumer) options(net *network) []kgo.Opt {

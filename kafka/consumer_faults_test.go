@@ -107,29 +107,39 @@ func TestRecordsThatAreRemovedBehindAStuckKeyAreReported(t *testing.T) {
 
 func TestAStopWithoutKafkaEndsInTime(t *testing.T) {
 	t.Parallel()
-	cluster := fake(t, kfake.SeedTopics(1, orders))
-	produce(t, cluster.ListenAddrs(), orders, 0, 20, 4)
-	d := &desk{}
-	c, err := NewConsumer(d, ConsumerConfig{Config: Config{Brokers: cluster.ListenAddrs()}, Topics: []string{orders}, Run: inbox.RunnerConfig{DrainTimeout: time.Second}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	ended := make(chan error, 1)
-	go func() { ended <- c.Run(ctx) }()
-	eventually(t, "all to be handled", func() bool { return d.handled() == 20 })
-	cluster.Close()
-	began := time.Now()
-	cancel()
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Errorf("Run = %v", err)
-		}
-		t.Logf("it took %s", time.Since(began))
-	case <-time.After(patience):
-		t.Errorf("a consumer that cannot reach Kafka has not ended within %s", patience)
+	for name, end := range map[string]func(*kfake.Cluster, *valve){
+		"it is down":          func(c *kfake.Cluster, _ *valve) { c.Close() },
+		"the cable is pulled": func(_ *kfake.Cluster, v *valve) { v.shut() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			v := newValve()
+			cluster := fake(t, kfake.SeedTopics(1, orders), kfake.ListenFn(v.listen))
+			t.Cleanup(v.heal)
+			produce(t, cluster.ListenAddrs(), orders, 0, 20, 4)
+			d := &desk{}
+			c, err := NewConsumer(d, ConsumerConfig{Config: Config{Brokers: cluster.ListenAddrs()}, Topics: []string{orders}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan error, 1)
+			go func() { ended <- c.Run(ctx) }()
+			eventually(t, "all to be handled", func() bool { return d.handled() == 20 })
+			end(cluster, v)
+			began := time.Now()
+			cancel()
+			select {
+			case err := <-ended:
+				if err != nil {
+					t.Errorf("Run = %v", err)
+				}
+				t.Logf("it took %s", time.Since(began))
+			case <-time.After(patience):
+				t.Errorf("a consumer that cannot reach Kafka has not ended within %s", patience)
+			}
+		})
 	}
 }
 
