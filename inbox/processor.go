@@ -202,7 +202,10 @@ func (p *Processor[Tx]) commit(ctx context.Context, batch []work[Tx], out []Outc
 func (p *Processor[Tx]) try(ctx context.Context, batch []work[Tx], out []Outcome) error {
 	within, cancel := context.WithTimeout(ctx, p.cfg.Timeout*time.Duration(len(batch)))
 	defer cancel()
+	late := false
 	err := inTx(within, p.store, func(tx Tx) error {
+		// What takes long behind that is the end of the transaction, and no handler's fault.
+		defer func() { late = within.Err() != nil }()
 		fresh, err := p.claim(within, tx, batch)
 		if err != nil {
 			return err
@@ -218,7 +221,7 @@ func (p *Processor[Tx]) try(ctx context.Context, batch []work[Tx], out []Outcome
 		}
 		return nil
 	})
-	if err != nil && within.Err() != nil && ctx.Err() == nil {
+	if err != nil && late && ctx.Err() == nil {
 		return p.late(ctx, err)
 	}
 	return err

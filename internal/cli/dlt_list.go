@@ -3,9 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"math"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,14 +10,16 @@ import (
 	"github.com/outbox-relay/outbox/operate"
 )
 
+type dltListFlags struct {
+	dltFlags
+	letterFilter
+	limit, window int
+	after         string
+	full          bool
+}
+
 func (a *app) dltList() *cobra.Command {
-	var f struct {
-		dltFlags
-		letterFilter
-		limit, window int
-		after         string
-		full          bool
-	}
+	f := &dltListFlags{}
 	cmd := &cobra.Command{
 		Use:   "list TOPIC…",
 		Short: "List dead letters, the newest first",
@@ -35,32 +34,7 @@ REDRIVEN tells who has sent a letter back already, and when.`,
   outbox dlt list shop.order --key 4711 --window 100000 --json`,
 		Args:        someArguments("a topic"),
 		Annotations: map[string]string{collects: "environment"},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.understood(cmd, []check{between("limit", &f.limit, 1, operate.MaxPage), between("window", &f.window, 1, operate.MaxLetterWindow)}); err != nil {
-				return err
-			}
-			q := operate.LetterQuery{Window: f.window, Limit: f.limit, After: f.after}
-			var err error
-			if q.LetterSelection, err = f.selection(args); err != nil {
-				return err
-			}
-			if q.LetterFilter, err = f.filter(a, cmd); err != nil {
-				return err
-			}
-			s, k, done, err := a.letters(cmd, &f.dltFlags)
-			if err != nil {
-				return err
-			}
-			defer done()
-			p, err := s.Letters(cmd.Context(), me(), q, k)
-			if err != nil {
-				return err
-			}
-			if f.json {
-				return a.encode(p)
-			}
-			return a.printLetters(p, shown{f.full})
-		},
+		RunE:        func(cmd *cobra.Command, args []string) error { return a.runDLTList(cmd, f, args) },
 	}
 	f.dltFlags.flags(cmd)
 	f.letterFilter.flags(cmd)
@@ -69,6 +43,33 @@ REDRIVEN tells who has sent a letter back already, and when.`,
 	cmd.Flags().StringVar(&f.after, "after", "", "go on behind the page that gave this `cursor`")
 	fullFlag(cmd, &f.full)
 	return cmd
+}
+
+func (a *app) runDLTList(cmd *cobra.Command, f *dltListFlags, args []string) error {
+	if err := a.understood(cmd, []check{between("limit", &f.limit, 1, operate.MaxPage), between("window", &f.window, 1, operate.MaxLetterWindow)}); err != nil {
+		return err
+	}
+	q := operate.LetterQuery{Window: f.window, Limit: f.limit, After: f.after}
+	var err error
+	if q.LetterSelection, err = f.selection(args); err != nil {
+		return err
+	}
+	if q.LetterFilter, err = f.filter(a, cmd); err != nil {
+		return err
+	}
+	s, k, done, err := a.letters(cmd, &f.dltFlags)
+	if err != nil {
+		return err
+	}
+	defer done()
+	p, err := s.Letters(cmd.Context(), me(), q, k)
+	if err != nil {
+		return err
+	}
+	if f.json {
+		return a.encode(p)
+	}
+	return a.printLetters(p, shown{f.full})
 }
 
 func (a *app) printLetters(p operate.LetterPage, text shown) error {
@@ -164,132 +165,4 @@ func redrivenCell(r *operate.Redriven) string {
 		return "-"
 	}
 	return cell(r.By) + " " + moment(r.At)
-}
-
-func (a *app) dltShow() *cobra.Command {
-	var f dltFlags
-	var noValue, full bool
-	cmd := &cobra.Command{
-		Use:   "show TOPIC/PARTITION/OFFSET",
-		Short: "Show one dead letter whole",
-		Long: `show prints a letter as outbox dlt list names it: what its headers say of its failure, its
-key, its headers and its value.`,
-		Example: `  outbox dlt show shop.order-dlt/0/17
-  outbox dlt show shop.order-dlt/0/17 --no-value
-  outbox dlt show shop.order-dlt/0/17 --json`,
-		Args:        arguments("TOPIC/PARTITION/OFFSET"),
-		Annotations: map[string]string{collects: "environment"},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := a.understood(cmd, nil); err != nil {
-				return err
-			}
-			ref, err := operate.ParseLetterRef(args[0])
-			if err != nil {
-				return err
-			}
-			s, k, done, err := a.letters(cmd, &f)
-			if err != nil {
-				return err
-			}
-			defer done()
-			l, err := s.Letter(cmd.Context(), me(), ref, f.force, k)
-			if err != nil {
-				return err
-			}
-			if noValue {
-				l.Value, l.Headers, l.Withheld = nil, nil, true
-			}
-			if f.json {
-				return a.encode(l)
-			}
-			return a.printLetter(l, full, noValue)
-		},
-	}
-	f.flags(cmd)
-	fullFlag(cmd, &full)
-	cmd.Flags().BoolVar(&noValue, "no-value", false, "leave value and headers out")
-	return cmd
-}
-
-func (a *app) printLetter(l *operate.LetterRecord, full, noValue bool) error {
-	text := shown{full}
-	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	line := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, value) }
-	line("letter", printable(l.LetterRef.String()))
-	line("written", moment(l.At))
-	line("key", letterKey(l.Key, text))
-	line("event id", text.name(l.EventID))
-	line("event type", text.name(l.Type))
-	line("why", letterWords(l, text))
-	if l.Redriven != nil {
-		line("redriven", fmt.Sprintf("by %s at %s", cell(l.Redriven.By), moment(l.Redriven.At)))
-	}
-	for i, h := range l.Headers {
-		value := "null"
-		if h.Value != nil {
-			value = text.name(string(h.Value))
-		}
-		line(label(i, "headers"), printable(h.Key)+": "+value)
-	}
-	if err := w.Flush(); err != nil {
-		return err
-	}
-	most := maxShown
-	if full {
-		most = math.MaxInt
-	}
-	switch {
-	case noValue:
-		return nil
-	case l.Withheld:
-		_, err := fmt.Fprintln(a.stdout, "\nvalue and headers are for operators: they were left out")
-		return err
-	case l.Value == nil:
-		_, err := fmt.Fprintln(a.stdout, "\nvalue\nnull")
-		return err
-	}
-	return printText(a.stdout, "value", l.Value, most)
-}
-
-// letterWords says what the headers say, in a sentence.
-func letterWords(l *operate.LetterRecord, text shown) string {
-	if l.Form == "" {
-		return "no header says why it is here"
-	}
-	var b strings.Builder
-	who := text.name(l.Consumer)
-	switch {
-	case l.Form == operate.LetterOfRelay:
-		who = "the relay"
-	case l.Consumer == "":
-		who = "a consumer"
-	}
-	verb := "handle"
-	if l.Form == operate.LetterOfRelay {
-		verb = "publish"
-	}
-	fmt.Fprintf(&b, "%s could not %s it", who, verb)
-	if l.Attempts > 0 {
-		fmt.Fprintf(&b, " in %s", plural(l.Attempts, "attempt"))
-	}
-	if !l.FailedAt.IsZero() {
-		fmt.Fprintf(&b, ", the last one at %s", moment(l.FailedAt))
-	}
-	if l.Error != "" {
-		fmt.Fprintf(&b, ": %s", text.sentence(l.Error))
-	}
-	if o := l.Original; o != nil {
-		fmt.Fprintf(&b, "; it was in %s", text.name(o.Topic))
-		if o.Partition >= 0 {
-			fmt.Fprintf(&b, ", partition %d", o.Partition)
-		}
-		if o.Offset >= 0 {
-			fmt.Fprintf(&b, ", offset %d", o.Offset)
-		}
-		if !l.OriginalAt.IsZero() {
-			fmt.Fprintf(&b, ", of %s", moment(l.OriginalAt))
-		}
-	}
-	fmt.Fprintf(&b, " (headers of %s)", l.Form)
-	return b.String()
 }
