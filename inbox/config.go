@@ -28,7 +28,7 @@ const (
 	FailNoID NoID = iota
 	// HandleNoID handles it every time that it is delivered.
 	HandleNoID
-	// PlaceNoID takes topic, partition and offset for its id. A record that is published again has another one.
+	// PlaceNoID takes topic, partition and offset for its id, in a retry topic those that it had at first. A record that is published again has another one.
 	PlaceNoID
 )
 

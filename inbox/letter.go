@@ -73,6 +73,14 @@ func ReadLetter(r *Record) Letter {
 	return l
 }
 
+// firstPlace is where the record was first: that is the same for all copies of it in retry topics, of which a crash may make two.
+func firstPlace(r *Record) Place {
+	if l := ReadLetter(r); l.Form == FormConsumer && l.Topic != "" && l.Partition >= 0 && l.Offset >= 0 {
+		return Place{Partition{l.Topic, l.Partition}, l.Offset}
+	}
+	return r.Place()
+}
+
 // notBefore is what the last hop has said: Spring leaves what those before it have said in front of it.
 func notBefore(r *Record) time.Time {
 	if value, ok := r.Header("retry_topic-backoff-timestamp"); ok {

@@ -295,3 +295,25 @@ func TestAPlaceThatNoPartitionHasIsNotRead(t *testing.T) {
 		}
 	}
 }
+
+// A crash between sending on and committing leaves two copies in a retry topic: they are one record.
+func TestAPlaceIsTheSameInARetryTopic(t *testing.T) {
+	t.Parallel()
+	p := processorOf(t, stuckStore{}, Config{NoID: PlaceNoID})
+	r := &Record{Topic: "shop.order", Partition: 3, Offset: 17}
+	want, err := p.id(r)
+	if err != nil || want != r.Place().String() {
+		t.Fatalf("%q, %v", want, err)
+	}
+	headers := letterHeaders(r, Letter{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset})
+	for _, offset := range []int64{4, 5} {
+		again := &Record{Topic: "shop.order-retry-1000", Offset: offset, Headers: headers}
+		if got, err := p.id(again); err != nil || got != want {
+			t.Errorf("the copy at offset %d is %q, %v, want %q", offset, got, err, want)
+		}
+	}
+	foreign := &Record{Topic: "t", Offset: 1, Headers: []Header{{HeaderOriginalTopic, []byte("shop.order")}}}
+	if got, err := p.id(foreign); err != nil || got != foreign.Place().String() {
+		t.Errorf("without a place in its headers it is %q, %v", got, err)
+	}
+}

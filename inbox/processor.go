@@ -177,7 +177,7 @@ func (p *Processor[Tx]) id(r *Record) (id string, err error) {
 		case HandleNoID:
 			return "", nil
 		case PlaceNoID:
-			return r.Place().String(), nil
+			return firstPlace(r).String(), nil
 		}
 	}
 	if err != nil {

@@ -117,8 +117,8 @@ func (l *Letters) offsets(ctx context.Context, topic string, list func(context.C
 	}
 	offsets := map[int32]int64{}
 	for n, o := range listed[topic] {
-		if err := letterTopicError(topic, o.Err); err != nil {
-			return nil, err
+		if o.Err != nil {
+			return nil, letterTopicError(topic, fmt.Errorf("partition %d: %w", n, o.Err))
 		}
 		offsets[n] = o.Offset
 	}

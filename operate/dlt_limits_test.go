@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 )
 
 // A page of letters is small, however large what they had was: the client keeps a batch as long as a slice of it is in use.
@@ -88,6 +89,28 @@ func TestATopicOfSuffixOnlyIsNobodysDeadLetterTopic(t *testing.T) {
 		if got := isOf(c.topic, c.name, c.force); got != c.want {
 			t.Errorf("%+v: %v", c, got)
 		}
+	}
+}
+
+// Whoever has handled an event when it was new has forgotten that by now.
+func TestARedriveOfOldLettersSaysThatInboxesHaveForgotten(t *testing.T) {
+	t.Parallel()
+	o, s := newOffice(t, 3, 1)
+	plan, err := s.PlanRedrive(t.Context(), boss, all(), o, nil)
+	if err != nil || strings.Contains(fmt.Sprint(plan.Notes), "inboxes remember no longer") {
+		t.Errorf("%+v, %v", plan, err)
+	}
+	for i, at := range []time.Duration{91, 89, 91} {
+		o.add("shop.order-dlt", 0, 10+i, func(r *LetterRecord) {
+			r.At = time.Now()
+			if r.OriginalAt = r.At.Add(-at * 24 * time.Hour); i == 2 {
+				r.At, r.OriginalAt = r.OriginalAt, time.Time{}
+			}
+		})
+	}
+	plan, err = s.PlanRedrive(t.Context(), boss, all(), o, nil)
+	if err != nil || plan.Count != 6 || !strings.Contains(fmt.Sprint(plan.Notes), "2 of them are older than 90 days") {
+		t.Errorf("%+v, %v", plan, err)
 	}
 }
 

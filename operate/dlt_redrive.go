@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 )
@@ -98,7 +96,7 @@ func planRedrive(ctx context.Context, r Redrive, through []LetterRef, k LetterTo
 		return RedrivePlan{}, fmt.Errorf("count the letters: %w", err)
 	}
 	p.Topics, p.Errors, p.Refused = topicCounts(c.topics), c.errors.sorted(), c.refused.sorted()
-	p.Notes = r.notes(p)
+	p.Notes = r.notes(p, c.old)
 	return p, nil
 }
 
@@ -108,6 +106,8 @@ type redriveCount struct {
 	topics          map[string]int64
 	errors, refused textTally
 	way             *way
+	// old is how many of those to be sent are of a time that inboxes have forgotten.
+	old int64
 }
 
 func (c *redriveCount) add(ctx context.Context, keeper LetterKeeper, r Redrive, page []*LetterRecord) error {
@@ -117,6 +117,7 @@ func (c *redriveCount) add(ctx context.Context, keeper LetterKeeper, r Redrive, 
 		return err
 	}
 	c.plan.Redriven += sorted.redriven
+	c.old += sorted.old(time.Now().Add(-usuallyRemembered))
 	for why, n := range sorted.refused {
 		c.refused.add(why, n)
 	}
@@ -147,7 +148,7 @@ func (c *redriveCount) add(ctx context.Context, keeper LetterKeeper, r Redrive, 
 	return nil
 }
 
-// varying are the ids and numbers of an error, two digits and more, as the reasons of jobs leave them out, too.
+// varying are the parts of an error in which many that are alike differ: ids, and numbers of two digits and more. A single digit is more often part of a name.
 var varying = regexp.MustCompile(`[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|[0-9]{2,}`)
 
 // errorText is the beginning of an error without what varies, for counts.
@@ -163,105 +164,25 @@ func errorText(s string) string {
 	return varying.ReplaceAllString(s, "…")
 }
 
-func (r Redrive) notes(p RedrivePlan) []string {
+// usuallyRemembered is for how long an inbox remembers events unless it is told otherwise.
+const usuallyRemembered = 90 * 24 * time.Hour
+
+func (r Redrive) notes(p RedrivePlan, old int64) []string {
 	if p.Count == 0 {
 		return nil
 	}
 	notes := []string{
 		"they come behind what was sent of their keys since; a consumer that keeps an inbox skips those that it has handled, by their event ids, and the others handle them again",
 	}
+	if old > 0 {
+		notes = append(notes, fmt.Sprintf(
+			"%d of them are older than %d days, and inboxes remember no longer, unless Config.Retain says otherwise: other consumers of the topic, which have handled them when they were new, may handle them again; --to sends them to another topic",
+			old, usuallyRemembered/(24*time.Hour)))
+	}
 	if p.Redriven > 0 {
 		notes = append(notes, fmt.Sprintf("%d were sent back already, and are left out; --again sends them as well", p.Redriven))
 	}
 	return notes
-}
-
-// way decides where letters go.
-type way struct {
-	redrive Redrive
-	kafka   LetterTopics
-	// targets are the topics that were looked at, with why nothing can be sent there.
-	targets map[string]error
-}
-
-func newWay(r Redrive, k LetterTopics) *way { return &way{r, k, map[string]error{}} }
-
-// sortedLetters are a page of letters by what becomes of them.
-type sortedLetters struct {
-	out      []Resent
-	redriven int64
-	refused  textTally
-}
-
-func (w *way) sort(ctx context.Context, keeper LetterKeeper, page []*LetterRecord) (sortedLetters, error) {
-	s := sortedLetters{refused: textTally{}}
-	redriven := map[LetterRef]Redriven{}
-	var err error
-	if !w.redrive.Again && len(page) > 0 {
-		if redriven, err = keeper.RedrivenOf(ctx, page); err != nil {
-			return s, err
-		}
-	}
-	if err := w.look(ctx, page); err != nil {
-		return s, err
-	}
-	for _, l := range page {
-		if _, is := redriven[l.LetterRef]; is {
-			s.redriven++
-			continue
-		}
-		out, why := w.of(l)
-		if why != "" {
-			s.refused.add(why, 1)
-			continue
-		}
-		s.out = append(s.out, out)
-	}
-	return s, nil
-}
-
-// look asks Kafka for the topics that it was not asked for yet.
-func (w *way) look(ctx context.Context, page []*LetterRecord) error {
-	unknown := map[string]struct{}{}
-	for _, l := range page {
-		to := w.redrive.To
-		if to == "" && l.Original != nil {
-			to = l.Original.Topic
-		}
-		if _, known := w.targets[to]; !known && to != "" {
-			unknown[to] = struct{}{}
-		}
-	}
-	if len(unknown) == 0 {
-		return nil
-	}
-	found, err := w.kafka.Targets(ctx, slices.Sorted(maps.Keys(unknown)))
-	if err != nil {
-		return err
-	}
-	maps.Copy(w.targets, found)
-	return nil
-}
-
-// of says where a letter goes, or why it cannot.
-func (w *way) of(l *LetterRecord) (out Resent, why string) {
-	out = Resent{LetterRecord: l, To: w.redrive.To, Into: -1}
-	switch {
-	case l.Form == LetterOfRelay:
-		return out, "the relay could not publish them: outbox events restore puts such events back"
-	case out.To == "" && l.Original == nil:
-		return out, "no header says from which topic they are: name one with --to"
-	case out.To == "":
-		// A record goes back to where it was, whatever had chosen its partition.
-		out.To, out.Into = l.Original.Topic, l.Original.Partition
-	}
-	if out.To == l.Topic {
-		return out, fmt.Sprintf("they are from %s itself: name another topic with --to", l.Topic)
-	}
-	if err := w.targets[out.To]; err != nil {
-		return out, err.Error()
-	}
-	return out, ""
 }
 
 // RedriveConfirmed is what somebody has agreed to: a plan's Count and Through. Any agrees to whatever there is.

@@ -64,46 +64,48 @@ func letterTopics(ctx context.Context, k LetterTopics, names []string, force boo
 
 // findLetterTopic takes a topic for what it is called, or for what is in it.
 func findLetterTopic(ctx context.Context, k LetterTopics, name string, force bool) (letterTopic, error) {
-	own, err := k.Partitions(ctx, name)
-	if err == nil && (force || namedAsLetters(name)) {
-		return letterTopic{name, own}, nil
-	}
+	partitions, err := k.Partitions(ctx, name)
 	missing := CodeOf(err) == CodeNotFound
-	if err != nil && !missing {
-		return letterTopic{}, err
+	own := letterTopic{name, partitions}
+	if force || namedAsLetters(name) || err != nil && !missing {
+		return own, err
 	}
-	if !namedAsLetters(name) && !force {
-		for _, suffix := range letterSuffixes {
-			partitions, err := k.Partitions(ctx, name+suffix)
-			if err == nil {
-				return letterTopic{name + suffix, partitions}, nil
-			}
-			if code := CodeOf(err); code != CodeNotFound && code != CodeInvalid {
-				return letterTopic{}, err
-			}
-		}
+	if letters, err := lettersOf(ctx, k, name); err != nil || letters.name != "" {
+		return letters, err
 	}
 	switch {
-	case missing && (force || namedAsLetters(name)):
-		return letterTopic{}, Refuse(CodeNotFound, "there is no topic %s", name)
 	case missing:
-		return letterTopic{}, Refuse(CodeNotFound, "there is neither a topic %s nor one that is called %s", name, name+letterSuffixes[0])
+		return own, Refuse(CodeNotFound, "there is neither a topic %s nor one that is called %s", name, name+letterSuffixes[0])
 	case retryTopic.MatchString(name):
-		return letterTopic{}, Refuse(CodeConflict, "%s is a retry topic: what is there is tried again by itself; --force takes it for a dead-letter topic", name)
+		return own, Refuse(CodeConflict, "%s is a retry topic: what is there is tried again by itself; --force takes it for a dead-letter topic", name)
 	}
-	letters, err := holdsLetters(ctx, k, name, own)
+	letters, err := holdsLetters(ctx, k, own)
 	if err == nil && !letters {
 		err = Refuse(CodeConflict, "%s does not look like a dead-letter topic: its newest records say of no failure, and there is no topic %s; --force takes it for one", name, name+letterSuffixes[0])
 	}
-	return letterTopic{name, own}, err
+	return own, err
+}
+
+// lettersOf finds the dead-letter topic of a topic; without one its name is "".
+func lettersOf(ctx context.Context, k LetterTopics, topic string) (letterTopic, error) {
+	for _, suffix := range letterSuffixes {
+		partitions, err := k.Partitions(ctx, topic+suffix)
+		if err == nil {
+			return letterTopic{topic + suffix, partitions}, nil
+		}
+		if code := CodeOf(err); code != CodeNotFound && code != CodeInvalid {
+			return letterTopic{}, err
+		}
+	}
+	return letterTopic{}, nil
 }
 
 // holdsLetters looks at the newest record of each partition.
-func holdsLetters(ctx context.Context, k LetterTopics, topic string, partitions []LetterPartition) (found bool, err error) {
+func holdsLetters(ctx context.Context, k LetterTopics, t letterTopic) (found bool, err error) {
 	var newest []LetterRange
-	for _, p := range partitions {
+	for _, p := range t.partitions {
 		if p.First < p.Next {
-			newest = append(newest, LetterRange{topic, p.Number, p.Next - 1, p.Next})
+			newest = append(newest, LetterRange{t.name, p.Number, p.Next - 1, p.Next})
 		}
 	}
 	err = k.Read(ctx, newest, func(r *LetterRecord) error {
