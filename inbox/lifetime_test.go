@@ -98,6 +98,27 @@ func TestHandledRecordsBehindAStuckKeyHoldNoValues(t *testing.T) {
 	})
 }
 
+// What orchestrators wait for a process is not much longer than the drain: what is left of it is for leaving the group.
+func TestAStopWaitsLittleLongerThanItsDrain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hold := make(chan struct{})
+		d := &desk{handle: func(context.Context, *Record) error {
+			<-hold
+			return nil
+		}}
+		r, stop := running(t, d, &shelf{}, RunnerConfig{DrainTimeout: 20 * time.Second})
+		r.Take(records(first, "a"))
+		synctest.Wait()
+		began := time.Now()
+		stop()
+		if took := time.Since(began); took != 20*time.Second+unwind {
+			t.Errorf("a stop with a handler that does not end took %s", took)
+		}
+		close(hold)
+	})
+}
+
 // slowShelf commits when it is told to, and remembers in which order commits have ended.
 type slowShelf struct {
 	shelf

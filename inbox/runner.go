@@ -173,10 +173,13 @@ func (r *Runner) Run(ctx context.Context) {
 	}()
 	select {
 	case <-ended:
-	case <-time.After(r.cfg.DrainTimeout):
+	case <-time.After(unwind):
 		r.cfg.Logger.Error("handlers do not end although their context has: they are left behind")
 	}
 }
+
+// unwind is how long handlers may take to end when their context has ended, and DrainTimeout is over.
+const unwind = 5 * time.Second
 
 // pruneEvery is how often old events are forgotten.
 const pruneEvery = time.Hour
