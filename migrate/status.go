@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
-	"strings"
+
+	"github.com/outbox-relay/outbox/internal/advice"
 )
 
 // Status is what a database has of what [Up] makes.
@@ -94,15 +94,8 @@ func (st Status) Err() error {
 
 // upCommand is the command that makes what is missing, as it is typed in a shell.
 func upCommand(t Table) string {
-	command, name := "outbox migrate up", t.String()
-	if name == DefaultTable {
-		return command
+	if t.String() == DefaultTable {
+		return "outbox migrate up"
 	}
-	if !plainWord.MatchString(name) {
-		name = "'" + strings.ReplaceAll(name, "'", `'\''`) + "'"
-	}
-	return command + " --table " + name
+	return "outbox migrate up --table " + advice.Word(t.String())
 }
-
-// plainWord is what a shell takes as it is.
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_.]+$`)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/outbox-relay/outbox/internal/advice"
 )
 
 // mostNamed bounds the failed events that a report names by their ids.
@@ -46,7 +48,7 @@ func (u *unreplayed) again(b Bulk) string {
 	if len(u.named) == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("when what failed is mended: outbox replay %s --reason %s", strings.Join(u.ids(), " "), shellWord(b.Reason))
+	text := fmt.Sprintf("when what failed is mended: outbox replay %s --reason %s", strings.Join(u.ids(), " "), advice.Word(b.Reason))
 	switch {
 	case u.more > 0 && b.Only != nil:
 		text += fmt.Sprintf("; and %d more that failed, of the named ids from %d to %d", u.more, u.first, u.last)
@@ -55,9 +57,6 @@ func (u *unreplayed) again(b Bulk) string {
 	}
 	return text
 }
-
-// shellWord is a text as a shell reads it back.
-func shellWord(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // failedEvent counts an event that failed. It is named once its page is through: what a lost client leaves behind is tried again by going on.
 func (r *replaying) failedEvent(id int64, reason string) {

@@ -9,8 +9,9 @@ import (
 )
 
 const (
-	// MinBackoff and MaxBackoff bound the pause between two terms; it doubles from one to the other, and begins anew after a term that has lasted longer.
+	// MinBackoff is the first pause between two terms. It doubles, and begins anew after a term that has lasted longer.
 	MinBackoff = 100 * time.Millisecond
+	// MaxBackoff is the longest pause between two terms.
 	MaxBackoff = 5 * time.Second
 	// attemptTimeout bounds one try at reaching the database or the brokers: what hangs counts as failed.
 	attemptTimeout = 30 * time.Second

@@ -19,7 +19,7 @@ func layers() map[string][]string {
 	return map[string][]string{
 		"":           {"internal/topicname"},
 		"outboxsql":  {""},
-		"operate":    {""},
+		"operate":    {"", "internal/advice"},
 		"relay":      {"", "internal/engine", "internal/topicname"},
 		"competing":  {"", "relay", "internal/engine"},
 		"inbox":      {""},
