@@ -13,7 +13,7 @@ const passedSQL = `DELETE FROM outbox.inbox_failure WHERE consumer = $1 AND topi
 // Passed forgets what [Processor.Failed] has written down of records in front of an offset, for each of the partitions: all of those are settled. A [Runner] does it
 // once a minute. What failed in one process may be handled at the first attempt of the next, which does not know that there is anything to forget.
 func (p *Processor[Tx]) Passed(ctx context.Context, next map[Partition]int64) error {
-	err := inTx(ctx, p.store, func(tx Tx) error {
+	err := inTx(ctx, p.store, statement{}, func(tx Tx, _ []string) error {
 		for of, offset := range next {
 			if _, err := p.store.Query(ctx, tx, passedSQL, p.consumer, of.Topic, of.Number, offset); err != nil {
 				return err

@@ -12,7 +12,9 @@ import (
 // Process runs fn, once for each consumer and event id, within the caller's transaction of pgx. handled is false when the consumer has handled the event before;
 // then fn is not run. While another transaction handles the same event, Process waits for what becomes of it.
 //
-// After an error the caller must roll back. A caller that commits all the same has not handled the event: it comes again.
+// After an error, or a panic of fn, the caller must roll back. A caller that commits all the same has not handled the event: it comes again. Where a savepoint is
+// rolled back that was made before Process, the event is not handled either. In a transaction that is repeatable read or serializable an event that another one
+// has handled since it began is an error with SQLSTATE 40001, as usual there, and no repeat: make the transaction again.
 func Process(ctx context.Context, tx outbox.Tx, consumer, eventID string, fn func(context.Context) error) (handled bool, err error) {
 	return once(consumer, eventID, func(query string) (int64, error) {
 		tag, err := tx.Exec(ctx, query, consumer, eventID)
@@ -31,7 +33,7 @@ func ProcessSQL(ctx context.Context, tx *sql.Tx, consumer, eventID string, fn fu
 	}, func() error { return fn(ctx) })
 }
 
-func once(consumer, eventID string, exec func(query string) (rows int64, err error), fn func() error) (bool, error) {
+func once(consumer, eventID string, exec func(query string) (rows int64, err error), fn func() error) (handled bool, err error) {
 	if err := errors.Join(checkName("consumer", consumer, MaxConsumerBytes), checkName("event id", eventID, MaxEventIDBytes)); err != nil {
 		return false, fmt.Errorf("remember event: %w", err)
 	}
@@ -42,9 +44,13 @@ func once(consumer, eventID string, exec func(query string) (rows int64, err err
 	if rows == 0 {
 		return false, nil
 	}
+	defer func() {
+		if !handled { // fn has failed or panicked
+			// A transaction that is broken already is of no use to a commit either.
+			_, _ = exec(unclaimSQL)
+		}
+	}()
 	if err := fn(); err != nil {
-		// A transaction that is broken already is of no use to a commit either.
-		_, _ = exec(unclaimSQL)
 		return false, err
 	}
 	return true, nil

@@ -132,6 +132,79 @@ func TestWhatFailsComesAgainEvenIfItsCallerCommits(t *testing.T) {
 	})
 }
 
+func TestWhatPanicsComesAgainEvenIfItsCallerCommits(t *testing.T) {
+	t.Parallel()
+	db := account(t)
+	pool := db.Pool(t)
+	for i, want := range []bool{false, true, false} {
+		err := pgx.BeginFunc(t.Context(), pool, func(tx pgx.Tx) error {
+			defer func() { _ = recover() }()
+			handled, err := inbox.Process(t.Context(), tx, "billing", "7b5a", func(context.Context) error {
+				if i == 0 {
+					panic(errHandler)
+				}
+				return nil
+			})
+			if handled != want {
+				t.Errorf("delivery %d: handled %v, want %v", i, handled, want)
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestARepeatThatASnapshotCannotSeeIsAnErrorToTryAgain(t *testing.T) {
+	t.Parallel()
+	db := account(t)
+	tx, err := db.Conn(t).BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `SELECT n FROM account`); err != nil { // takes the snapshot
+		t.Fatal(err)
+	}
+	db.Exec(t, `INSERT INTO outbox.inbox (consumer, event_id) VALUES ('billing', '7b5a')`)
+	handled, err := inbox.Process(t.Context(), tx, "billing", "7b5a", func(context.Context) error { return nil })
+	var state interface{ SQLState() string }
+	if handled || !errors.As(err, &state) || state.SQLState() != "40001" {
+		t.Errorf("handled %v, %v, want SQLSTATE 40001", handled, err)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestWhatASavepointUndoesComesAgain(t *testing.T) {
+	t.Parallel()
+	db := account(t)
+	tx, err := db.Conn(t).Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []bool{true, true, false} {
+		part, err := tx.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		handled, err := inbox.Process(t.Context(), part, "billing", "7b5a", func(ctx context.Context) error {
+			_, err := part.Exec(ctx, addSQL)
+			return err
+		})
+		if end := map[bool]func(context.Context) error{true: part.Rollback, false: part.Commit}[i == 0]; err != nil || handled != want || end(t.Context()) != nil {
+			t.Errorf("delivery %d: handled %v, %v, want %v", i, handled, err, want)
+		}
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := balance(t, db); n != 1 {
+		t.Errorf("the balance is %d, want 1", n)
+	}
+}
+
 func TestWhatCannotBeRememberedIsRefusedAndTheTransactionGoesOn(t *testing.T) {
 	eachWay(t, func(t *testing.T, _ *pgtest.DB, do once, add func() error) {
 		for name, c := range map[string][2]string{

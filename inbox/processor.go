@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -202,25 +203,32 @@ func (p *Processor[Tx]) commit(ctx context.Context, batch []work[Tx], out []Outc
 func (p *Processor[Tx]) try(ctx context.Context, batch []work[Tx], out []Outcome) error {
 	within, cancel := context.WithTimeout(ctx, p.cfg.Timeout*time.Duration(len(batch)))
 	defer cancel()
-	late := false
-	err := inTx(within, p.store, func(tx Tx) error {
+	ids, first := p.claim(batch)
+	var left []work[Tx] // what is claimed and was not begun with
+	claimed, late := false, false
+	err := inTx(within, p.store, first, func(tx Tx, returned []string) error {
+		claimed = true
 		// What takes long behind that is the end of the transaction, and no handler's fault.
 		defer func() { late = within.Err() != nil }()
-		fresh, err := p.claim(within, tx, batch)
-		if err != nil {
-			return err
-		}
-		for i, w := range batch {
-			out[w.n].Result = Repeat
-			if fresh[i] {
-				out[w.n].Result = Handled
-				if err := run(within, tx, w); err != nil {
-					return err
-				}
+		left = p.unhandled(batch, ids, returned, out)
+		for len(left) > 0 {
+			w := left[0]
+			left = left[1:]
+			if err := p.run(within, tx, w); err != nil {
+				return err
 			}
 		}
 		return nil
 	})
+	if err != nil && !claimed {
+		late = within.Err() != nil
+	}
+	if err != nil && !claimed && len(ids) > 0 {
+		err = fmt.Errorf("remember %d events for consumer %s: %w", len(ids), p.consumer, explain(err))
+	}
+	if errors.Is(err, errEnded) {
+		p.unclaim(ctx, left)
+	}
 	if err != nil && late && ctx.Err() == nil {
 		return p.late(ctx, err)
 	}
@@ -231,7 +239,7 @@ func (p *Processor[Tx]) try(ctx context.Context, batch []work[Tx], out []Outcome
 func (p *Processor[Tx]) late(ctx context.Context, err error) error {
 	ctx, cancel := context.WithTimeout(ctx, proof)
 	defer cancel()
-	if err := inTx(ctx, p.store, func(Tx) error { return nil }); err != nil {
+	if err := inTx(ctx, p.store, statement{}, func(Tx, []string) error { return nil }); err != nil {
 		return err
 	}
 	// What it says of a connection that was closed to end the handler is nobody's business.
@@ -251,52 +259,15 @@ func withoutMark(err error) string {
 	return err.Error()
 }
 
-func run[Tx any](ctx context.Context, tx Tx, w work[Tx]) (err error) {
-	defer contain("the handler", &err)
-	return w.run(ctx, tx)
-}
-
-// claim writes down the ids, and returns which of the work is new.
-func (p *Processor[Tx]) claim(ctx context.Context, tx Tx, batch []work[Tx]) ([]bool, error) {
-	fresh := make([]bool, len(batch))
-	var ids []string
-	for i, w := range batch {
-		if fresh[i] = w.id == ""; w.id != "" {
-			ids = append(ids, w.id)
-		}
-	}
-	if len(ids) == 0 {
-		return fresh, nil
-	}
-	query, param := claimSQL, ""
-	if len(ids) == 1 {
-		query, param = claimOneSQL, ids[0]
-	} else {
-		param = array(ids)
-	}
-	returned, err := p.store.Query(ctx, tx, query, p.consumer, param)
-	if err != nil {
-		return nil, fmt.Errorf("remember %d events for consumer %s: %w", len(ids), p.consumer, explain(err))
-	}
-	isNew := unclaimed(ids, returned)
-	for i, w := range batch {
-		if w.id != "" {
-			fresh[i], isNew = isNew[0], isNew[1:]
-		}
-	}
-	return fresh, nil
-}
-
 // Failed writes down that the record could not be handled, and returns how often that is. The count outlives the process.
 func (p *Processor[Tx]) Failed(ctx context.Context, r *Record, cause error) (attempts int, err error) {
 	id, _ := p.id(r)
 	kind, _ := p.kind(r)
-	err = inTx(ctx, p.store, func(tx Tx) error {
-		counts, err := p.store.Query(ctx, tx, failedSQL, p.consumer, r.Topic, r.Partition, r.Offset, storable(id, MaxEventIDBytes), storable(kind, maxErrorText),
-			storable(cause.Error(), maxErrorText))
-		if err == nil && len(counts) == 1 {
-			_, err = fmt.Sscan(counts[0], &attempts)
-		}
+	count := statement{failedSQL, []any{
+		p.consumer, r.Topic, r.Partition, r.Offset, storable(id, MaxEventIDBytes), storable(kind, maxErrorText), storable(cause.Error(), maxErrorText),
+	}}
+	err = inTx(ctx, p.store, count, func(_ Tx, counts []string) error {
+		_, err := fmt.Sscan(strings.Join(counts, " "), &attempts)
 		return err
 	})
 	if err != nil {
@@ -307,10 +278,8 @@ func (p *Processor[Tx]) Failed(ctx context.Context, r *Record, cause error) (att
 
 // Settled forgets what [Processor.Failed] has written down of the record.
 func (p *Processor[Tx]) Settled(ctx context.Context, r *Record) error {
-	err := inTx(ctx, p.store, func(tx Tx) error {
-		_, err := p.store.Query(ctx, tx, settledSQL, p.consumer, r.Topic, r.Partition, r.Offset)
-		return err
-	})
+	settled := statement{settledSQL, []any{p.consumer, r.Topic, r.Partition, r.Offset}}
+	err := inTx(ctx, p.store, settled, func(Tx, []string) error { return nil })
 	if err != nil {
 		return fmt.Errorf("forget a failed record of %s: %w", r.Place(), explain(err))
 	}

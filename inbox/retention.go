@@ -16,10 +16,9 @@ func (p *Processor[Tx]) Prune(ctx context.Context) (events int64, err error) {
 	}
 	for {
 		n := 0
-		err := inTx(ctx, p.store, func(tx Tx) error {
-			gone, err := p.store.Query(ctx, tx, pruneSQL, p.consumer, p.cfg.Retain.Seconds(), pruneAtOnce)
-			n = len(gone)
-			if err == nil && n < pruneAtOnce {
+		old := statement{pruneSQL, []any{p.consumer, p.cfg.Retain.Seconds(), pruneAtOnce}}
+		err := inTx(ctx, p.store, old, func(tx Tx, gone []string) (err error) {
+			if n = len(gone); n < pruneAtOnce {
 				_, err = p.store.Query(ctx, tx, pruneFailuresSQL, p.consumer, p.cfg.Retain.Seconds())
 			}
 			return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -24,19 +25,63 @@ type Store[Tx any] interface {
 	Query(ctx context.Context, tx Tx, query string, args ...any) ([]string, error)
 }
 
-// Pool is the [Store] of a pool of pgx. A handler gets a pgx.Tx.
+// opener is what a [Store] may be as well: it begins a transaction and runs its first statement in one round trip. The caller ends the transaction also after an
+// error of the statement, which is one that has an SQLSTATE; after any other there is none.
+type opener[Tx any] interface {
+	open(ctx context.Context, first statement) (tx Tx, found []string, err error)
+}
+
+// statement is one with its parameters; the zero one does nothing.
+type statement struct {
+	query string
+	args  []any
+}
+
+// Pool is the [Store] of a pool of pgx. A handler gets a pgx.Tx, whose Commit and Rollback it may not use.
 func Pool(pool *pgxpool.Pool) Store[pgx.Tx] { return pgxStore{pool} }
 
-// DB is the [Store] of a database/sql pool, with every driver for PostgreSQL. A handler gets a *sql.Tx.
+// DB is the [Store] of a database/sql pool, with every driver for PostgreSQL. A handler gets a *sql.Tx, whose Commit and Rollback it may not use.
 func DB(db *sql.DB) Store[*sql.Tx] { return sqlStore{db} }
 
 type pgxStore struct{ pool *pgxpool.Pool }
 
 func (s pgxStore) Begin(ctx context.Context) (pgx.Tx, error) { return s.pool.Begin(ctx) }
 
+func (s pgxStore) open(ctx context.Context, first statement) (pgx.Tx, []string, error) {
+	var batch pgx.Batch
+	batch.BeginTx(pgx.TxOptions{})
+	batch.Queue(first.query, first.args...)
+	results := s.pool.SendBatch(ctx, &batch)
+	var found []string
+	_, err := results.Exec()
+	if err == nil {
+		rows, _ := results.Query() // its error is the one of the rows
+		found, err = pgx.CollectRows(rows, pgx.RowTo[string])
+	}
+	closed := results.Close() // before it the transaction may not be used
+	if err == nil {
+		err = closed
+	}
+	tx := results.Tx()
+	var unconnected *pgconn.ConnectError
+	if err != nil && (sqlState(err) == "" || errors.As(err, &unconnected)) {
+		ctx, cancel := ending(ctx)
+		defer cancel()
+		_ = tx.Rollback(ctx) // gives the connection back, which is broken
+		return nil, nil, unavailable("begin a transaction", err)
+	}
+	return tx, found, err
+}
+
 func (s pgxStore) Commit(ctx context.Context, tx pgx.Tx) error { return tx.Commit(ctx) }
 
-func (s pgxStore) Rollback(ctx context.Context, tx pgx.Tx) error { return tx.Rollback(ctx) }
+// Rollback takes it as done when there is no transaction: one that was to begin with a statement that cannot be prepared.
+func (s pgxStore) Rollback(ctx context.Context, tx pgx.Tx) error {
+	if err := tx.Rollback(ctx); !errors.Is(err, pgx.ErrTxClosed) {
+		return err
+	}
+	return nil
+}
 
 func (s pgxStore) Query(ctx context.Context, tx pgx.Tx, query string, args ...any) ([]string, error) {
 	rows, err := tx.Query(ctx, query, args...)
@@ -76,13 +121,17 @@ func (s sqlStore) Query(ctx context.Context, tx *sql.Tx, query string, args ...a
 	return found, rows.Err()
 }
 
-// inTx runs fn in a transaction of its own. Its error has [ErrUnavailable] in it when the database is why, errConflict when another transaction is.
-func inTx[Tx any](ctx context.Context, s Store[Tx], fn func(tx Tx) error) error {
-	tx, err := s.Begin(ctx)
-	if err != nil {
-		return unavailable("begin a transaction", err)
+// inTx runs a statement, and fn with the rows of it, in a transaction of their own. Its error has [ErrUnavailable] in it when the database is why, errConflict when
+// another transaction is.
+func inTx[Tx any](ctx context.Context, s Store[Tx], first statement, fn func(tx Tx, found []string) error) error {
+	tx, found, err := begin(ctx, s, first)
+	if errors.Is(err, ErrUnavailable) {
+		return err
 	}
-	if err := fn(tx); err != nil {
+	if err == nil {
+		err = fn(tx, found)
+	}
+	if err != nil {
 		ctx, cancel := ending(ctx)
 		defer cancel()
 		if broken := s.Rollback(ctx, tx); broken != nil || ofServer(sqlState(err)) {
@@ -100,6 +149,20 @@ func inTx[Tx any](ctx context.Context, s Store[Tx], fn func(tx Tx) error) error 
 		return conflict(fmt.Errorf("commit: %w", err))
 	}
 	return nil
+}
+
+// begin begins a transaction with a statement. Without ErrUnavailable in its error there is a transaction to end.
+func begin[Tx any](ctx context.Context, s Store[Tx], first statement) (tx Tx, found []string, err error) {
+	if o, able := s.(opener[Tx]); able && first.query != "" {
+		return o.open(ctx, first)
+	}
+	if tx, err = s.Begin(ctx); err != nil {
+		return tx, nil, unavailable("begin a transaction", err)
+	}
+	if first.query != "" {
+		found, err = s.Query(ctx, tx, first.query, first.args...)
+	}
+	return tx, found, err
 }
 
 // endTimeout bounds the end of a transaction: a server that has vanished from the network answers nothing, and says nothing.
