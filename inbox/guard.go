@@ -62,7 +62,7 @@ func (pgxStore) guard(tx pgx.Tx) (pgx.Tx, func() error) {
 func (sqlStore) guard(tx *sql.Tx) (*sql.Tx, func() error) {
 	return tx, func() error {
 		// A statement of no database is refused at once, and before that a transaction that has ended.
-		if errors.Is(tx.StmtContext(context.Background(), &sql.Stmt{}).Close(), sql.ErrTxDone) {
+		if errors.Is(tx.StmtContext(context.Background(), &sql.Stmt{}).Close(), sql.ErrTxDone) { //nolint:sqlclosecheck // it is closed in the same breath
 			return errEnded
 		}
 		return nil
