@@ -22,7 +22,7 @@ import (
 
 // TestMain makes the test binary the command outbox for the scripts.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
+	testscript.Main(pgtest.Runner{M: m}, map[string]func(){
 		"outbox": func() {
 			os.Exit(cli.Run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Environ()))
 		},

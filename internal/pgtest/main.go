@@ -1,6 +1,7 @@
 package pgtest
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -10,14 +11,10 @@ import (
 	"github.com/outbox-relay/outbox/internal/devpg"
 )
 
-// Main runs the tests of a package, stops the server that they shared, and fails when a goroutine is left. A package calls it from its
-// TestMain; without it the server ends with the process as well, unchecked.
+// Main runs the tests of a package as [Runner] does, and fails when a goroutine is left. A package calls it from its TestMain; without it the server ends
+// with the process as well, unchecked.
 func Main(m *testing.M, leakOptions ...goleak.Option) {
-	code := m.Run()
-	if err := stopShared(); err != nil {
-		fmt.Fprintln(os.Stderr, "stop the PostgreSQL server of the tests:", err)
-		code = 1
-	}
+	code := Runner{m}.Run()
 	if code == 0 {
 		if err := goleak.Find(leakOptions...); err != nil {
 			fmt.Fprintln(os.Stderr, "goroutines are left after the tests:", err)
@@ -25,6 +22,24 @@ func Main(m *testing.M, leakOptions ...goleak.Option) {
 		}
 	}
 	os.Exit(code)
+}
+
+// Runner is for packages whose TestMain is somebody else's, who runs it in place of M.
+type Runner struct{ M *testing.M }
+
+// Run runs the tests, several at a time even on a small machine, and stops the server that they shared. It returns the code to exit with.
+func (r Runner) Run() (code int) {
+	flag.Parse()
+	if err := moreAtATime(flag.CommandLine); err != nil {
+		fmt.Fprintln(os.Stderr, "choose how many tests run at a time:", err)
+		return 1
+	}
+	code = r.M.Run()
+	if err := stopShared(); err != nil {
+		fmt.Fprintln(os.Stderr, "stop the PostgreSQL server of the tests:", err)
+		code = 1
+	}
+	return code
 }
 
 func stopShared() error {
