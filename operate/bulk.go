@@ -323,7 +323,7 @@ func (b Bulk) notes() []string {
 	switch b.Verb {
 	case VerbReplay:
 		return []string{
-			"consumers that keep an inbox skip what they have handled, by its id, unless their inbox has forgotten it; the others handle it again",
+			"consumers that keep an inbox skip what they have handled, by its id, unless their inbox has forgotten it, as one does whose Retain is shorter than these events are old; the others handle it again",
 			"replayed events come behind those of their keys that were published since",
 			fmt.Sprintf("the header x-outbox-replay makes each record up to %d bytes larger than the relay's was: a max.message.bytes that is exactly a topic's largest record is too low", MaxReplayMark),
 		}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -119,6 +120,10 @@ func TestHeldEventsAreToldFromQueuedOnes(t *testing.T) {
 			got, _ := d.all(operate.EventQuery{EventFilter: f, Limit: 2, Order: operate.OldestFirst})
 			same(t, fmt.Sprintf("%s, %d a window", what, window), listed(got), append([]int64{}, ids...))
 		}
+	}
+	gone := d.events(operate.EventQuery{EventFilter: operate.EventFilter{Refs: []operate.Ref{{ID: 10}}}}).Events[0].Kept
+	if gone == nil || !strings.HasPrefix(gone.Text, "UNKNOWN_TOPIC_OR_PARTITION: create it (topic held since ") {
+		t.Errorf("an event of a topic that is not there is kept by %+v", gone)
 	}
 	want("held", operate.EventFilter{State: operate.StateHeld}, 10, 11, 12, 13)
 	want("queued", operate.EventFilter{State: operate.StateQueued}, 5, 9, 14)

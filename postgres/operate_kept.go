@@ -80,7 +80,7 @@ func (k keeper) keeps(e operate.Event) *operate.Reason {
 	}
 	if i := slices.IndexFunc(k.holds, func(h operate.Hold) bool { return h.Topic == e.Topic }); i >= 0 {
 		h := k.holds[i]
-		return &operate.Reason{Code: operate.ReasonTopicHeld, Since: h.Since, By: h.Relay, Text: fmt.Sprintf("topic held since %s: %s: %s", clock(h.Since), h.Code, h.Reason)}
+		return &operate.Reason{Code: operate.ReasonTopicHeld, Since: h.Since, By: h.Relay, Text: fmt.Sprintf("%s: %s (topic held since %s)", h.Code, h.Reason, clock(h.Since))}
 	}
 	lane := relay.Lane(e.PartitionKey, k.lanes)
 	owner, owned := k.owners[lane]

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -27,8 +26,9 @@ func (a *app) audit() *cobra.Command {
 		Short: "List what operators have changed, the newest first",
 		Long: `audit lists every change that somebody asked for: who, what, to which events or keys,
 why, and what became of it. One without an outcome goes on, or ended without a word.
-WHAT and TO are the command as it can be typed again. Long texts are cut; --full shows
-them, and outbox audit --json everything.`,
+WHAT and TO are the command as it can be typed again. Reasons, and what else is long,
+are cut to the width of the terminal; --full shows them, and outbox audit --json
+everything.`,
 		Example: "  outbox audit\n  outbox audit --actor ann --verb skip --newer-than 24h\n  outbox audit --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := a.refuse(cmd, append(f.checks(), atLeast("newer-than", &f.newerThan, 0), atLeast("job", &f.job, 0))); err != nil {
@@ -60,16 +60,17 @@ func (a *app) printAudit(p operate.AuditPage, show shown) error {
 		_, err := fmt.Fprintln(a.stdout, "no change matches")
 		return err
 	}
-	err := a.table("AT\tWHO\tWHAT\tTO\tCHANGED\tOUTCOME\tREASON", func(w io.Writer) {
-		for _, e := range p.Entries {
-			changed := "-"
-			if e.Affected != nil {
-				changed = fmt.Sprint(*e.Affected)
-			}
-			what, to := asked(e.Verb, e.Filter)
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", moment(e.At), cell(e.Actor), cell(what), show.sentence(to), changed, show.sentence(e.Outcome), show.sentence(e.Reason))
+	rows := make([][]string, len(p.Entries))
+	for i, e := range p.Entries {
+		changed := "-"
+		if e.Affected != nil {
+			changed = fmt.Sprint(*e.Affected)
 		}
-	})
+		what, to := asked(e.Verb, e.Filter)
+		rows[i] = []string{moment(e.At), whole.name(e.Actor), whole.name(what), whole.sentence(to), changed, whole.sentence(e.Outcome), whole.sentence(e.Reason)}
+	}
+	head := []string{"AT", "WHO", "WHAT", "TO", "CHANGED", "OUTCOME", "REASON"}
+	err := a.fitted(show, head, rows, elastic{6, 20}, elastic{5, 30}, elastic{3, 24}, elastic{1, 8}, elastic{5, 14}, elastic{2, 14})
 	if err != nil {
 		return err
 	}

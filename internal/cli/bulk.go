@@ -28,7 +28,7 @@ type bulkFlags struct {
 
 func (f *bulkFlags) flags(cmd *cobra.Command, reason, what string) {
 	f.actorFlags.flags(cmd, reason)
-	cmd.Flags().BoolVar(&f.all, "all", false, "all "+what+", where nothing narrows it")
+	cmd.Flags().BoolVar(&f.all, "all", false, "all "+what+": needed where nothing else says which")
 	cmd.Flags().BoolVar(&f.yes, "yes", false, "do not ask: whatever the number is")
 	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "count, and change nothing")
 	cmd.Flags().BoolVar(&f.json, "json", false, "print a JSON object: the plan of a dry run, or the report")

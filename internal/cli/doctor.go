@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -58,7 +59,7 @@ func (a *app) printExamination(r doctor.Report) error {
 	}
 	for _, f := range r.Findings {
 		fmt.Fprintf(a.stdout, "%-8s %s [%s]\n", f.Severity, indented(f.Text), f.Code)
-		for _, more := range []struct{ label, text string }{{"why", f.Why}, {"mend", f.Mend}} {
+		for _, more := range []struct{ label, text string }{{"why", f.Why}, {"mend", mendOf(r, f)}} {
 			if more.text != "" {
 				fmt.Fprintf(a.stdout, "         %-5s %s\n", more.label+":", indented(more.text))
 			}
@@ -66,6 +67,18 @@ func (a *app) printExamination(r doctor.Report) error {
 	}
 	_, err := fmt.Fprintf(a.stdout, "%s; this is of the database only: Kafka was not asked\n", verdict(r))
 	return err
+}
+
+// mendOf is what mends a finding. Of a table that is missing with all else it is the command that makes all of it: a second remedy would be tried too.
+func mendOf(r doctor.Report, f doctor.Finding) string {
+	if f.Code != "table-missing" {
+		return f.Mend
+	}
+	i := slices.IndexFunc(r.Findings, func(f doctor.Finding) bool { return f.Code == "migrations-pending" })
+	if i < 0 {
+		return f.Mend
+	}
+	return r.Findings[i].Mend + " makes it with the rest"
 }
 
 // indented puts the further lines of a text below its first, without what a terminal would obey.

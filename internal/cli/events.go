@@ -1,9 +1,9 @@
 package cli
 
 import (
-	"cmp"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -99,23 +99,31 @@ func (a *app) printEvents(p operate.EventPage, show shown) error {
 	})
 }
 
+// coded is a reason behind its code, which is said once.
+func coded(code, reason string) string {
+	switch {
+	case reason == "":
+		return code
+	case code == "" || strings.HasPrefix(reason, code+": "):
+		return reason
+	}
+	return code + ": " + reason
+}
+
 // briefly says in a cell why an event is where it is.
 func briefly(e operate.Event, show shown) string {
-	why := cmp.Or(e.Error, e.Code)
-	if e.Code != "" && e.Error != "" {
-		why = e.Code + ": " + e.Error
-	}
+	why := coded(e.Code, e.Error)
 	switch {
 	case e.State == operate.StatePublished:
 		return "published " + moment(e.PublishedAt)
 	case e.LetterTopic != "":
-		return fmt.Sprintf("sent to %s; %s", show.name(e.LetterTopic), show.sentence(why))
+		return fmt.Sprintf("%s; sent to %s", show.sentence(why), show.name(e.LetterTopic))
 	case e.BlockedBy != 0:
 		return fmt.Sprintf("behind %d", e.BlockedBy)
 	case e.Kept != nil:
 		return show.sentence(e.Kept.Text)
 	case !e.NextAttemptAt.IsZero():
-		return fmt.Sprintf("again at %s: %s", moment(e.NextAttemptAt), show.sentence(why))
+		return fmt.Sprintf("%s; again at %s", show.sentence(why), moment(e.NextAttemptAt))
 	}
 	return show.sentence(why)
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -35,7 +34,8 @@ func (a *app) jobsList() *cobra.Command {
 		Short: "List jobs, the newest first, and the open requests that belong to none",
 		Long: `list shows a page of jobs, and at its end how to go on. The first page of those that run,
 or of all, also has the open requests that belong to no job: their commands wait for a
-relay to carry them out, or were killed. outbox jobs cancel ends either.`,
+relay to carry them out, or were killed. outbox jobs cancel ends either. Notes, and what
+else is long, are cut to the width of the terminal; --full shows all of it.`,
 		Example: "  outbox jobs list\n  outbox jobs list --state running --json\n  outbox jobs list --verb replay --actor ann",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := a.refuse(cmd, append(f.checks(), oneOf("state", &state, jobStates))); err != nil {
@@ -61,12 +61,12 @@ func (a *app) printJobs(p operate.JobPage, show shown) error {
 		fmt.Fprintln(a.stdout, "no job matches")
 		return a.printOpenRequests(p, show)
 	}
-	err := a.table("ID\tSTATE\tWHAT\tDONE\tFAILED\tOF\tTO\tWHO\tSTARTED\tLAST SEEN\tNOTE", func(w io.Writer) {
-		for _, j := range p.Jobs {
-			what, to := asked(j.Verb, j.Filter)
-			fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\t%s\n", j.ID, j.State, cell(what), j.Done, j.Failed, j.Total, show.sentence(to), cell(j.Actor), moment(j.StartedAt), moment(j.SeenAt), show.sentence(j.Note))
-		}
-	})
+	rows := make([][]string, len(p.Jobs))
+	for i, j := range p.Jobs {
+		what, to := asked(j.Verb, j.Filter)
+		rows[i] = []string{fmt.Sprint(j.ID), j.State, whole.name(what), jobCount(j), whole.sentence(to), whole.name(j.Actor), moment(j.StartedAt), whole.sentence(jobNote(j))}
+	}
+	err := a.fitted(show, []string{"ID", "STATE", "WHAT", "DONE", "TO", "WHO", "STARTED", "NOTE"}, rows, elastic{7, 24}, elastic{4, 20}, elastic{5, 8}, elastic{2, 14}, elastic{7, 10})
 	if err != nil {
 		return err
 	}
@@ -74,6 +74,23 @@ func (a *app) printJobs(p operate.JobPage, show shown) error {
 		return err
 	}
 	return a.printOpenRequests(p, show)
+}
+
+// jobCount is how far a job is, as "3 of 5, 1 failed".
+func jobCount(j operate.JobEntry) string {
+	text := fmt.Sprintf("%d of %d", j.Done, j.Total)
+	if j.Failed > 0 {
+		text += fmt.Sprintf(", %d failed", j.Failed)
+	}
+	return text
+}
+
+// jobNote says of a job that runs when it was last seen: one whose process was killed is not seen again.
+func jobNote(j operate.JobEntry) string {
+	if j.State != "running" {
+		return j.Note
+	}
+	return strings.TrimSuffix(fmt.Sprintf("last seen %s; %s", moment(j.SeenAt), j.Note), "; ")
 }
 
 // printOpenRequests shows what is asked for and not done, of no job.
@@ -86,13 +103,13 @@ func (a *app) printOpenRequests(p operate.JobPage, show shown) error {
 		which = fmt.Sprintf("the oldest %d open requests that belong to no job", len(p.Requests))
 	}
 	fmt.Fprintf(a.stdout, "\n%s, not carried out yet; outbox jobs cancel --request ID takes one back:\n", which)
-	return a.table("REQUEST\tWHAT\tEVENT\tTOPIC\tKEY\tWHO\tSINCE\tREASON", func(w io.Writer) {
-		for _, r := range p.Requests {
-			event := "-"
-			if r.Event != nil {
-				event = fmt.Sprint(r.Event.ID)
-			}
-			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, cell(r.Verb), event, cell(r.Topic), show.key(r.PartitionKey), cell(r.Actor), moment(r.At), show.sentence(r.Reason))
+	rows := make([][]string, len(p.Requests))
+	for i, r := range p.Requests {
+		event := "-"
+		if r.Event != nil {
+			event = fmt.Sprint(r.Event.ID)
 		}
-	})
+		rows[i] = []string{fmt.Sprint(r.ID), whole.name(r.Verb), event, whole.name(r.Topic), whole.key(r.PartitionKey), whole.name(r.Actor), moment(r.At), whole.sentence(r.Reason)}
+	}
+	return a.fitted(show, []string{"REQUEST", "WHAT", "EVENT", "TOPIC", "KEY", "WHO", "SINCE", "REASON"}, rows, elastic{7, 15}, elastic{5, 8}, elastic{3, 20}, elastic{4, 15})
 }

@@ -15,7 +15,7 @@ func (a *app) jobsCancel() *cobra.Command {
 	var asJSON bool
 	var request int64
 	cmd := &cobra.Command{
-		Use:   "cancel ID",
+		Use:   "cancel ID | --request ID",
 		Short: "Cancel a job that is running, wherever it runs, or take one open request back",
 		Long: `cancel ends a job between two batches. What is done stays done; requests that no relay
 has carried out yet are taken back. The command that runs the job reports what it did.

@@ -111,17 +111,18 @@ func (a *app) printKeyLines(p operate.KeyPage, show shown) error {
 		return nil
 	}
 	err := a.table("STATE\tTOPIC\tKEY\tID\tEVENT TYPE\tSINCE\tREASON", func(w io.Writer) {
-		line := func(state, topic, key, id, typ string, since time.Time, reason string) {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", state, show.name(topic), show.key(key), id, show.name(typ), moment(since), show.sentence(reason))
+		// What stands behind a reason is never cut with it.
+		line := func(state, topic, key, id, typ string, since time.Time, reason, behind string) {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s%s\n", state, show.name(topic), show.key(key), id, show.name(typ), moment(since), show.sentence(reason), behind)
 		}
 		for _, k := range p.Keys {
-			line("parked", k.Topic, k.PartitionKey, fmt.Sprint(k.ID), k.Type, k.ParkedAt, whyParked(k))
+			line("parked", k.Topic, k.PartitionKey, fmt.Sprint(k.ID), k.Type, k.ParkedAt, whyParked(k), "")
 		}
 		for _, k := range p.Paused {
-			line("paused", k.Topic, k.PartitionKey, "-", "", k.Since, pauseReason(k))
+			line("paused", k.Topic, k.PartitionKey, "-", "", k.Since, pauseReason(k), "")
 		}
 		for _, k := range p.Waiting {
-			line("waiting", k.Topic, k.PartitionKey, fmt.Sprint(k.ID), "", k.LastAt, fmt.Sprintf("again at %s, after %s: %s", moment(k.NextAttemptAt), plural(k.Attempts, "attempt"), k.Error))
+			line("waiting", k.Topic, k.PartitionKey, fmt.Sprint(k.ID), "", k.LastAt, k.Error, fmt.Sprintf("; again at %s, after %s", moment(k.NextAttemptAt), plural(k.Attempts, "attempt")))
 		}
 	})
 	if err == nil && p.MorePaused {
@@ -144,11 +145,11 @@ func pauseReason(p operate.Pause) string {
 func whyParked(k operate.Key) string {
 	switch {
 	case k.Code != relay.CodeAggregateParked:
-		return k.Code + ": " + k.Reason
+		return coded(k.Code, k.Reason)
 	case k.WaitsFor == nil:
 		return k.Code + ": nothing stops its aggregate any more: it goes on in a moment"
 	}
-	return fmt.Sprintf("%s: waits for event %d (%s) of topic %s, which stops its aggregate", k.Code, k.WaitsFor.ID, k.WaitsFor.EventID, k.WaitsFor.Topic)
+	return fmt.Sprintf("%s: event %d of topic %s stops its aggregate (%s)", k.Code, k.WaitsFor.ID, k.WaitsFor.Topic, k.WaitsFor.EventID)
 }
 
 // heldElsewhere follows the competing relays.

@@ -51,7 +51,11 @@ relays of mode competing, this command does.` + note + `
 	}
 	f.database.flags(cmd)
 	f.keyFilter.flags(cmd)
-	f.bulkFlags.flags(cmd, "why, for the audit; needed to skip", "parked keys")
+	reason := "why, for the audit"
+	if verb == operate.VerbSkip {
+		reason += "; needed, it is kept with the events"
+	}
+	f.bulkFlags.flags(cmd, reason, "parked keys")
 	cmd.Flags().DurationVar(&f.wait, "wait", operate.DefaultWait, "how long to wait until a single key is done")
 	return cmd
 }

@@ -94,9 +94,9 @@ func (a *app) lanesSet() *cobra.Command {
 		Short: "Change the number of lanes, with all relays of the table stopped",
 		Long: `set changes into how many lanes the keys of a table are divided, 1 to 1024. It
 refuses while a relay of the table is alive, or with --wait waits until all of them
-are stopped: stop them, and start them again when it is done. A number of some
-times as many as there will ever be relays lets them share evenly; many more cost
-each relay a little. Nothing in the outbox table changes.`,
+are stopped: stop them, and start them again when it is done. Two to four times as
+many lanes as there will ever be relays let them share evenly; many more cost each
+relay a little. Nothing in the outbox table changes.`,
 		Example: "  outbox lanes set 16\n  outbox lanes set 16 --wait 5m --yes\n  outbox lanes set 4 --table orders.outbox_event --yes",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {

@@ -18,10 +18,10 @@ type pauseFlags struct {
 }
 
 func (a *app) pause() *cobra.Command {
-	return a.pauseVerb(operate.VerbPause, "Stop publishing: of a source, a topic or a key", `Nothing new of it goes to Kafka within a second, whichever relay has it, until outbox
+	return a.pauseVerb(operate.VerbPause, "Stop publishing: everything, a topic or a key", `Nothing new of it goes to Kafka within a second, whichever relay has it, until outbox
 resume; it survives restarts. Events are written all the same, and wait in order. What
 is on its way arrives. outbox pause list and outbox status show what is paused, by whom
-and why.`,
+and why. outbox pause relay is for everything: it stops no process.`,
 		`  outbox pause topic order-service.order.confirmed --reason "the consumer is being mended"
   outbox pause key --topic order-service.order.confirmed --key order-17
   outbox pause relay
@@ -47,7 +47,7 @@ func (a *app) pauseVerb(verb operate.Verb, short, long, example string) *cobra.C
 		cmd.AddCommand(a.pauseList())
 	}
 	cmd.AddCommand(
-		a.pauseScope(verb, "relay", "everything: all relays of the source", operate.ScopeSource),
+		a.pauseScope(verb, "relay", "everything of the table, whichever relay has it", operate.ScopeSource),
 		a.pauseScope(verb, "topic TOPIC | --topic TOPIC", "one topic", operate.ScopeTopic, "TOPIC"),
 		a.pauseScope(verb, "key TOPIC KEY | --topic TOPIC --key KEY", "one key: a topic and a partition key", operate.ScopeKey, "TOPIC", "KEY"),
 	)

@@ -32,8 +32,9 @@ func (a *app) replay() *cobra.Command {
 those that the flags find, in the order of their ids, at --rate events a second. Their
 records are those that the relay made, with one header more: x-outbox-replay, the job's
 id. Consumers that keep an inbox skip what they have handled unless their inbox has
-forgotten it; the others handle it again. New events of the same keys go on meanwhile,
-so a replayed event comes behind newer ones.
+forgotten it, as one does whose Retain is shorter than the events are old; the others
+handle it again. New events of the same keys go on meanwhile, so a replayed event comes
+behind newer ones.
 
 Unpublished events are never touched. Rows that were deleted are not there any more:
 they count as not found. This command publishes itself, and needs the brokers; no relay

@@ -24,9 +24,10 @@ func (a *app) status() *cobra.Command {
 		Use:   "status",
 		Short: "Show what waits, for how long, and who publishes it",
 		Long: `status shows the backlog, the age of its oldest event, parked keys, what is paused and
-by whom, the relays, when each was last seen, and whether Kafka answers it. Keys that
-wait for a dead-letter topic that takes nothing are counted beside it. It counts
-at most 1,000,000 unpublished events, and marks the numbers with + when there are more.
+by whom, the relays, when each was last seen, and whether Kafka answers it. A
+dead-letter topic that takes nothing has a line of its own, with the keys that are
+parked because of it, and what helps. It counts at most 1,000,000 unpublished events,
+and marks the numbers with + when there are more.
 
 With --config and no --source it shows all sources of the file. One that cannot be
 reached is shown with its error, the others all the same, and the exit code is 1.`,

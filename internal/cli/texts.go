@@ -10,6 +10,9 @@ func fullFlag(cmd *cobra.Command, full *bool) {
 // shown makes texts from the database cells of a table: cut, or whole.
 type shown struct{ full bool }
 
+// whole is for cells that are cut to the width of the terminal, if at all.
+var whole = shown{full: true}
+
 // name is a text that may be anything. What a terminal would obey, or could be taken for another text, is quoted.
 func (s shown) name(text string) string {
 	switch {

@@ -19,9 +19,10 @@ func (a *app) topics() *cobra.Command {
 		Short: "List the topics that have events waiting, parked or dead, or cannot be published to",
 		Long: `topics counts, by topic, unpublished and dead events and parked keys, and shows what
 keeps a topic: a relay that can publish nothing to it because it is missing or
-forbidden, or an operator who has paused it. Below the table stand the dead-letter topics
-that take nothing, with the keys that are parked because of it. Of each kind it counts at most 30,000, the
-oldest, and marks the numbers with + when there are more; outbox status counts further.`,
+forbidden, or an operator who has paused it. Below the table stand the dead-letter
+topics that take nothing, with how many keys are parked because of it, and what helps.
+Of each kind it counts at most 30,000, the oldest, and marks the numbers with + when
+there are more; outbox status counts further.`,
 		Example: "  outbox topics\n  outbox topics --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			service, done, err := a.looker(cmd, &db)
