@@ -2,6 +2,7 @@ package operate
 
 import (
 	"encoding/json"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -103,21 +104,29 @@ type AuditQuery struct {
 }
 
 func (q AuditQuery) normalized() (AuditQuery, error) {
-	same, err := EventQuery{EventFilter: EventFilter{MaxAge: q.MaxAge}, Limit: q.Limit}.normalized()
-	if err == nil && q.Actor != nil && !storable(*q.Actor) {
-		err = Refuse(CodeInvalid, "actor %q: nobody has such a name", *q.Actor)
+	var problems []error
+	if q.MaxAge < 0 {
+		problems = append(problems, Refuse(CodeInvalid, "an age is negative: no change is from the future"))
 	}
-	if err == nil {
-		err = oneOf(q.Verb, AuditedVerbs())
+	if q.Job < 0 {
+		problems = append(problems, Refuse(CodeInvalid, "job %d: want the id of a job", q.Job))
 	}
-	if err == nil && q.Job < 0 {
-		err = Refuse(CodeInvalid, "job %d: want the id of a job", q.Job)
+	var err error
+	q.Limit, err = historyPage("list the audit", q.Actor, q.Verb, AuditedVerbs(), q.Limit, problems...)
+	return q, err
+}
+
+// historyPage checks what is asked for alike of the audit and of the jobs, and returns the size of the page. others are what else is wrong.
+func historyPage(list string, actor, verb *string, verbs []string, limit int, others ...error) (int, error) {
+	size, err := pageSize(limit)
+	problems := append(others, oneOf(verb, verbs), err)
+	if actor != nil && !storable(*actor) {
+		problems = append(problems, Refuse(CodeInvalid, "actor %q: nobody has such a name", *actor))
 	}
-	if err != nil {
-		return AuditQuery{}, &Error{Code: CodeInvalid, Text: "list the audit", Err: err}
+	if err := errors.Join(problems...); err != nil {
+		return 0, &Error{Code: CodeInvalid, Text: list, Err: err}
 	}
-	q.Limit = same.Limit
-	return q, nil
+	return size, nil
 }
 
 // AuditEntry is a change that somebody asked for.
@@ -153,23 +162,14 @@ type JobQuery struct {
 }
 
 func (q JobQuery) normalized() (JobQuery, error) {
-	var err error
+	var problems []error
 	switch q.State {
-	case "", "running", "done", "cancelled", "failed":
+	case "", "running", JobDone, JobCancelled, JobFailed:
 	default:
-		err = Refuse(CodeInvalid, "list jobs: state %q: want running, done, cancelled or failed", q.State)
+		problems = append(problems, Refuse(CodeInvalid, "state %q: want running, done, cancelled or failed", q.State))
 	}
-	if wrong := oneOf(q.Verb, JobVerbs()); wrong != nil && err == nil {
-		err = &Error{Code: CodeInvalid, Text: "list jobs", Err: wrong}
-	}
-	if q.Actor != nil && !storable(*q.Actor) && err == nil {
-		err = Refuse(CodeInvalid, "list jobs: actor %q: nobody has such a name", *q.Actor)
-	}
-	if size, wrong := pageSize(q.Limit); wrong != nil && err == nil {
-		err = wrong
-	} else {
-		q.Limit = size
-	}
+	var err error
+	q.Limit, err = historyPage("list jobs", q.Actor, q.Verb, JobVerbs(), q.Limit, problems...)
 	return q, err
 }
 
