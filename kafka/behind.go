@@ -1,6 +1,10 @@
 package kafka
 
-import "github.com/outbox-relay/outbox/relay"
+import (
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/outbox-relay/outbox/relay"
+)
 
 // What is told of one failure about those behind it is bounded: their payloads stay in memory until the relay has decided on them.
 const (
@@ -15,6 +19,9 @@ func (s *session) withBehind(it *item, err *relay.PublishError) *relay.PublishEr
 	bytes := 0
 	for _, other := range it.call.behind(it) {
 		why := s.refusalOf(other, it.topic)
+		if why == nil {
+			why = s.likewise(other, it, err)
+		}
 		if why == nil || other.finished {
 			continue
 		}
@@ -38,10 +45,22 @@ func (s *session) refusalOf(it *item, t *topic) *relay.PublishError {
 		return illegalError(it.event, t)
 	case it.broken != nil:
 		return it.broken
+	case it.named != nil:
+		return it.named
 	case t.ready && s.limitIsFresh(t) && fitOf(it.size, t.limit) == fitsNot:
 		return tooLargeError(it, t.limit)
 	}
 	return nil
+}
+
+// likewise refuses an event because the broker has just refused one that is no larger for its size: what allows less than the topic's limit says need not be known. A compressed
+// record may be smaller than its size says.
+func (s *session) likewise(it, refused *item, err *relay.PublishError) *relay.PublishError {
+	tooLarge := err.Code == kerr.MessageTooLarge.Message || err.Code == kerr.RecordListTooLarge.Message
+	if !tooLarge || s.cfg.Compression != "none" || it.size < refused.size {
+		return nil
+	}
+	return likewiseError(it, refused, err.Code)
 }
 
 // behind returns what follows an item of its key in the call. The first time it sorts all of them by their keys, so that a call whose keys all fail is looked through once.

@@ -108,3 +108,19 @@ func TestWhatAFailureTellsOfOthersIsBounded(t *testing.T) {
 		t.Errorf("refused behind it: %v, want 4 events", more)
 	}
 }
+
+// The broker takes less than the topic's limit says: what is no smaller than a record that it has rejected is not tried.
+func TestWhatIsNoSmallerThanARejectedRecordIsRefusedWithIt(t *testing.T) {
+	t.Parallel()
+	c := fake(t)
+	topic := makeTopic(t, c.ListenAddrs(), 1, "max.message.bytes", "5000")
+	poisonous(c, topic, 0, kerr.MessageTooLarge)
+	p := opened(t, Config{Brokers: c.ListenAddrs()})
+	o := newOutcomes(t)
+	first := poisoned(0, topic, "a")
+	first.Payload = sized(t, 0, topic, "a", 3000).Payload
+	first.Payload = append([]byte(`{"poison": true, "is": `), append(first.Payload, '}')...)
+	p.Publish([]*relay.Event{first, event(1, topic, "a"), sized(t, 2, topic, "a", 4000), sized(t, 3, topic, "b", 4000), sized(t, 4, topic, "a", 2000)}, o.done)
+	o.want(map[int64]string{0: "event MESSAGE_TOO_LARGE", 1: "held " + codeNeighbour, 2: "held " + codeNeighbour, 3: "", 4: "held " + codeNeighbour})
+	wantBehind(t, o.wait(5)[0], "2 event MESSAGE_TOO_LARGE")
+}

@@ -131,6 +131,26 @@ func eventError(it *item, err error) *relay.PublishError {
 	}
 }
 
+// namedError says why the broker does not accept an event, in its own words if it has any.
+func namedError(it *item, err error, reason string) *relay.PublishError {
+	if reason == "" {
+		reason = rule(err).advice
+	}
+	return &relay.PublishError{
+		Class: relay.ClassEvent, Code: codeOf(err, codeUnexpected), Topic: it.rec.Topic,
+		Err: fmt.Errorf("partition %d rejected the record: %s", it.part.id, reason),
+	}
+}
+
+// likewiseError says that an event was not tried because a smaller one was too large.
+func likewiseError(it, refused *item, code string) *relay.PublishError {
+	return &relay.PublishError{
+		Class: relay.ClassEvent, Code: code, Topic: it.rec.Topic,
+		Err: fmt.Errorf("the record has %d bytes uncompressed, and one of %d bytes was just rejected for its size: %s",
+			it.size+batchOverhead, refused.size+batchOverhead, rulings[kerr.MessageTooLarge].advice),
+	}
+}
+
 // tooLargeError says that an event was not even tried.
 func tooLargeError(it *item, limit int) *relay.PublishError {
 	what := "the topic's max.message.bytes"

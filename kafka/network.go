@@ -23,6 +23,7 @@ type network struct {
 	// late tells that nothing may be sent any more; expired is called when a request would have been.
 	late    func() bool
 	expired func()
+	naming  naming
 
 	// gate is held while records are being buffered. It is never held during I/O: a socket that does not move must not stop Publish.
 	gate sync.Mutex
@@ -33,7 +34,7 @@ type network struct {
 }
 
 func newNetwork(c Config) *network {
-	return &network{tls: c.TLSConfig, dialled: c.dialled, lenient: c.lenient, sockets: map[net.Conn]struct{}{},
+	return &network{tls: c.TLSConfig, naming: naming{now: c.now}, dialled: c.dialled, lenient: c.lenient, sockets: map[net.Conn]struct{}{},
 		late: func() bool { return false }, expired: func() {}}
 }
 
@@ -131,6 +132,13 @@ type socket struct {
 	net.Conn // the encrypted side when there is one
 	raw      net.Conn
 	network  *network
+	tap      wiretap
+}
+
+func (s *socket) Read(b []byte) (int, error) {
+	n, err := s.Conn.Read(b)
+	s.tap.read(b[:n], &s.network.naming)
+	return n, err
 }
 
 // Write waits while records are being buffered. The process may have stood still until now, so whether it may still send is asked last.
@@ -141,6 +149,7 @@ func (s *socket) Write(b []byte) (int, error) {
 		s.network.expired()
 		return 0, errLate
 	}
+	s.tap.wrote(b, &s.network.naming)
 	return s.Conn.Write(b)
 }
 

@@ -30,6 +30,8 @@ type item struct {
 	finished bool
 	// broken is why the row cannot become a record; nil when it can.
 	broken *relay.PublishError
+	// named is why the broker has rejected it, by name, in its last batch; nil when it has not.
+	named *relay.PublishError
 }
 
 // call is one call of Publish: its events, and what they share.
