@@ -22,6 +22,7 @@ import (
 type shop struct {
 	t        *testing.T
 	pool     *pgxpool.Pool
+	cluster  *kfake.Cluster
 	brokers  []string
 	relay    *relay.Relay
 	operator *postgres.Operator
@@ -37,7 +38,7 @@ func newShop(t *testing.T, topics ...string) *shop {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
-	s := &shop{t: t, pool: pgtest.New(t).Pool(t), brokers: cluster.ListenAddrs()}
+	s := &shop{t: t, pool: pgtest.New(t).Pool(t), cluster: cluster, brokers: cluster.ListenAddrs()}
 	if s.operator, err = postgres.NewOperator(s.pool, postgres.Config{}); err != nil {
 		t.Fatal(err)
 	}
