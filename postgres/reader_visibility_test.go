@@ -385,12 +385,13 @@ func TestOwnConnectionsHoldNoHoleOpen(t *testing.T) {
 	b.wantNoHoles()
 }
 
-// fillLater draws an id in a transaction that has no xid yet, as a slow trigger does, and returns what inserts the row.
-func (w *writer) fillLater(key string) (fill func()) {
+// fillLater draws an id for a transaction that has the lock and no xid yet, as with a slow trigger, and returns what inserts the row. Another session draws it: the first draw after a
+// checkpoint, and there are some while other tests make databases, is logged, and that takes an xid.
+func (b *bench) fillLater(w *writer, key string) (fill func()) {
 	w.t.Helper()
 	w.exec("LOCK TABLE outbox_event IN ROW EXCLUSIVE MODE")
 	var id int64
-	if err := w.conn.QueryRow(w.t.Context(), "SELECT nextval('outbox_event_id_seq')").Scan(&id); err != nil {
+	if err := b.plain.QueryRow(w.t.Context(), "SELECT nextval('outbox_event_id_seq')").Scan(&id); err != nil {
 		w.t.Fatal(err)
 	}
 	return func() {
@@ -408,11 +409,11 @@ func TestFillerWithoutXidIsFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t)
-			b.insert("z") // The first id from the sequence is logged, and that takes an xid.
+			b.insert("z")
 			b.start()
 			b.wantRead(1)
 			filler, long := b.begin(), b.begin()
-			fill := filler.fillLater("a")
+			fill := b.fillLater(filler, "a")
 			long.insert("long")
 			b.insert("c")
 			b.wantRead(4)

@@ -58,8 +58,8 @@ func (t *term) parks(o outcome) bool {
 func (t *term) decideFollower(ctx context.Context, e *Event) error {
 	root, stopped := t.gate.rootOf(e.Aggregate)
 	if !stopped {
-		t.gate.decided(e.Key())
 		t.gate.unpark(e.Key())
+		t.gate.decided(e.Key())
 		return nil
 	}
 	return t.park(ctx, FailedEvent{

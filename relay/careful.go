@@ -266,7 +266,7 @@ func (r *reader) endCare(batch Batch, version int) {
 		r.care = care{version: version}
 	}
 	if !r.care.walked {
-		released, _ := r.gate.rest()
+		released, _, _ := r.gate.rest()
 		if batch.Walking || released || r.gaining() {
 			return
 		}

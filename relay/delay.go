@@ -31,21 +31,13 @@ func (g *gate) delayedKeys() int {
 	return len(g.delayed)
 }
 
-// undecided is how many keys have stopped of which the database does not know yet.
-func (g *gate) undecided() (n int) {
+// decided takes that the database knows what becomes of keys that had stopped, for every relay to see. Those that go on are unparked before.
+func (g *gate) decided(keys ...Key) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, times := range g.deciding {
-		n += times
+	for _, key := range keys {
+		g.settleDecided(key)
 	}
-	return n
-}
-
-// decided takes that the database knows what becomes of a key that had stopped, for every relay to see.
-func (g *gate) decided(key Key) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.settleDecided(key)
 }
 
 func (g *gate) settleDecided(key Key) {

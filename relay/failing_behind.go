@@ -83,7 +83,8 @@ func (t *term) sendOrBury(ctx context.Context, p Policy, b burying, e *Event, ma
 	return t.bury(ctx, b)
 }
 
-// dealtWith takes what became of an event that was given up; stays is not nil when it cannot be moved. With the last of its key the key goes on, or stops.
+// dealtWith takes what became of an event that was given up; stays is not nil when it cannot be moved. With the last of its key the key goes on, which the caller has it do, or
+// stops.
 func (t *term) dealtWith(ctx context.Context, key Key, stays *FailedEvent) (goOn bool, err error) {
 	g := t.giving[key]
 	if stays != nil && (g.stays == nil || stays.Event.ID < g.stays.Event.ID) {
@@ -96,6 +97,5 @@ func (t *term) dealtWith(ctx context.Context, key Key, stays *FailedEvent) (goOn
 	if g.stays != nil {
 		return false, t.park(ctx, *g.stays)
 	}
-	t.gate.decided(key)
 	return true, nil
 }

@@ -123,6 +123,7 @@ func (t *term) writeParked(ctx context.Context) error {
 		return fmt.Errorf("park %d keys: %w", len(keys), err)
 	}
 	goOn := setOf(gone)
+	t.gate.unpark(gone...)
 	for _, f := range stopped {
 		t.gate.decided(f.Key)
 		if _, ok := goOn[f.Key]; ok {
@@ -136,7 +137,6 @@ func (t *term) writeParked(ctx context.Context) error {
 		}
 		t.lines.parked.say(ctx, f)
 	}
-	t.gate.unpark(gone...)
 	t.freeSoon()
 	return nil
 }

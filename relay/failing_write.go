@@ -66,6 +66,7 @@ func (t *term) writeRetried(ctx context.Context) error {
 	}
 	goOn := setOf(gone)
 	now := t.cfg.now()
+	t.gate.unpark(gone...)
 	for _, r := range waiting {
 		t.gate.decided(r.Key)
 		if _, ok := goOn[r.Key]; ok {
@@ -76,7 +77,6 @@ func (t *term) writeRetried(ctx context.Context) error {
 		t.attempts.lookAt(now.Add(r.Wait))
 		t.lines.retried.say(ctx, r.FailedEvent, "attempt", r.made, "of", r.most, "again_in", engine.Rounded(r.Wait).String())
 	}
-	t.gate.unpark(gone...)
 	t.freeSoon()
 	return nil
 }
@@ -123,6 +123,7 @@ func (t *term) writeBuried(ctx context.Context) error {
 		}
 	}
 	t.gate.unpark(free...)
+	t.gate.decided(free...)
 	return nil
 }
 

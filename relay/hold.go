@@ -216,11 +216,15 @@ func (g *gate) releaseTopic(name string, t *topicState) {
 	g.released.set()
 }
 
-// rest tells, in one moment, whether something is to be read again and how many events are in flight that will not stay so.
-func (g *gate) rest() (released bool, inFlight int) {
+// rest tells, in one moment, whether something is to be read again, how many events are in flight that will not stay so, and how many have stopped their keys and are
+// undecided. An event that fails goes from in flight to undecided, and its key from there to what is to be read again, so with Config.Once nothing seems to be done in between.
+func (g *gate) rest() (released bool, inFlight, undecided int) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return len(g.releasedKeys)+len(g.releasedTopics)+len(g.gained) > 0 || g.paused.resuming, g.events - g.stuck
+	for _, times := range g.deciding {
+		undecided += times
+	}
+	return len(g.releasedKeys)+len(g.releasedTopics)+len(g.gained) > 0 || g.paused.resuming, g.events - g.stuck, undecided
 }
 
 // released is what the reader has to do before its next read: forget lanes, then read keys, topics and lanes again.

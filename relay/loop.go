@@ -182,7 +182,7 @@ func (t *term) sweep(ctx context.Context) error {
 
 // pause waits before the next read; a released key or topic ends it.
 func (r *reader) pause(ctx context.Context, d time.Duration) {
-	if released, _ := r.gate.rest(); released {
+	if released, _, _ := r.gate.rest(); released {
 		d = min(d, max(0, r.untilReread()))
 	}
 	timer := time.NewTimer(d)
@@ -265,12 +265,12 @@ func (r *reader) awaitSettled(ctx context.Context) (done bool, err error) {
 	for ctx.Err() == nil {
 		free := r.lanesFree() // asked first: a lane that was taken is to be read before it stops being free
 		gaining := r.gaining() || free
-		released, inFlight := r.gate.rest()
+		released, inFlight, undecided := r.gate.rest()
 		if released && r.untilReread() <= 0 {
 			return false, nil
 		}
 		// A key may go on behind an event of which is still to be decided.
-		open := r.cfg.givesUp() && r.gate.undecided() > 0
+		open := r.cfg.givesUp() && undecided > 0
 		if !gaining && !released && inFlight == 0 && !open && !r.gate.holding() && !r.gate.looseAny() && !r.mayAppear() {
 			return true, nil
 		}
