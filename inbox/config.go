@@ -17,6 +17,8 @@ const (
 	IgnoreUnknown Unknown = iota
 	// FailUnknown makes it a permanent failure, with all that the retry policy says of one.
 	FailUnknown
+	// DeadLetterUnknown sends it to the topic's dead-letter topic, whatever the retry policy says, and its key goes on.
+	DeadLetterUnknown
 )
 
 // NoID is what becomes of a record that has no event id.
@@ -74,8 +76,8 @@ func (c Config) withDefaults() Config {
 }
 
 func (c Config) validate() (errs []error) {
-	if c.Unknown < IgnoreUnknown || c.Unknown > FailUnknown {
-		errs = append(errs, fmt.Errorf("Unknown %d: use IgnoreUnknown or FailUnknown", c.Unknown))
+	if c.Unknown < IgnoreUnknown || c.Unknown > DeadLetterUnknown {
+		errs = append(errs, fmt.Errorf("Unknown %d: use IgnoreUnknown, FailUnknown or DeadLetterUnknown", c.Unknown))
 	}
 	if c.NoID < FailNoID || c.NoID > PlaceNoID {
 		errs = append(errs, fmt.Errorf("NoID %d: use FailNoID, HandleNoID or PlaceNoID", c.NoID))

@@ -17,10 +17,10 @@ var errHeld = errors.New("a record of the key in front of this one has failed")
 
 // Permanent marks an error that another attempt cannot mend, such as a payload without sense: none is made. Permanent of nil is nil.
 func Permanent(err error) error {
-	if err == nil {
-		return nil
+	if err == nil || IsPermanent(err) {
+		return err
 	}
-	return &permanentError{err}
+	return &permanentError{err: err}
 }
 
 // IsPermanent tells whether the error, or one within it, was marked by [Permanent].
@@ -29,7 +29,18 @@ func IsPermanent(err error) bool {
 	return errors.As(err, &p)
 }
 
-type permanentError struct{ err error }
+// forLetter marks a permanent error of a record that goes to the dead-letter topic, whatever the retry policy says.
+func forLetter(err error) error { return &permanentError{err: err, letter: true} }
+
+func isForLetter(err error) bool {
+	var p *permanentError
+	return errors.As(err, &p) && p.letter
+}
+
+type permanentError struct {
+	err    error
+	letter bool
+}
 
 func (e *permanentError) Error() string { return e.err.Error() }
 

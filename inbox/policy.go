@@ -83,12 +83,14 @@ func (p Retry) wait(attempts int, random func(n int64) int64) time.Duration {
 func randomOf(n int64) int64 { return rand.Int64N(n) }
 
 // Topology returns the topics that a consumer of the topics needs besides them: those it reads from as well, and those that it only sends to.
-func (p Retry) Topology(topics []string) (read, send []string) {
+func (c RunnerConfig) Topology(h Handling, topics []string) (read, send []string) {
+	of, able := h.(interface{ SendsDeadLetters() bool })
+	letters := c.Retry.GiveUp == DeadLetter || able && of.SendsDeadLetters()
 	for _, t := range topics {
-		for _, d := range p.Topics {
+		for _, d := range c.Retry.Topics {
 			read = append(read, RetryTopic(t, d))
 		}
-		if p.GiveUp == DeadLetter {
+		if letters {
 			send = append(send, DeadLetterTopic(t))
 		}
 	}

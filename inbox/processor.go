@@ -146,8 +146,10 @@ func (p *Processor[Tx]) prepare(r *Record) (w work[Tx], known Outcome) {
 	case err != nil:
 	case !has && p.cfg.Unknown == IgnoreUnknown:
 		return w, Outcome{Result: Ignored}
+	case !has && p.cfg.Unknown == DeadLetterUnknown:
+		err = forLetter(noHandler(kind))
 	case !has:
-		err = fmt.Errorf("there is no handler for event type %q", kind)
+		err = noHandler(kind)
 	default:
 		if w.id, err = p.id(r); err == nil {
 			w.run, err = decoded(route, Event[[]byte]{ID: w.id, Type: kind, Payload: r.Value, Record: r})
@@ -158,6 +160,11 @@ func (p *Processor[Tx]) prepare(r *Record) (w work[Tx], known Outcome) {
 	}
 	return w, known
 }
+
+func noHandler(kind string) error { return fmt.Errorf("there is no handler for event type %q", kind) }
+
+// SendsDeadLetters tells a [Runner] that a dead-letter topic is needed whatever its policy says.
+func (p *Processor[Tx]) SendsDeadLetters() bool { return p.cfg.Unknown == DeadLetterUnknown }
 
 // decoded makes the call. The payload's type may have methods of its own that decode it.
 func decoded[Tx any](route route[Tx], e Event[[]byte]) (run func(context.Context, Tx) error, err error) {

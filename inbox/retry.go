@@ -55,7 +55,7 @@ func (r *Runner) nextStop(record *Record, attempts int, cause error) (topic stri
 	if next, _ := r.stage(record); next < len(r.cfg.Retry.Topics) && !IsPermanent(cause) {
 		return RetryTopic(origin, r.cfg.Retry.Topics[next]), r.cfg.Retry.Topics[next]
 	}
-	if r.cfg.Retry.GiveUp == DeadLetter {
+	if r.cfg.Retry.GiveUp == DeadLetter || isForLetter(cause) {
 		return DeadLetterTopic(origin), 0
 	}
 	return "", 0

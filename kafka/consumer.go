@@ -93,10 +93,9 @@ func (c *Consumer) leave(client *kgo.Client, net *network) {
 }
 
 func (c *Consumer) options(net *network) []kgo.Opt {
-	retries, _ := c.cfg.Run.Retry.Topology(c.cfg.Topics)
 	opts := append(clientOptions(c.cfg.Config, net),
 		kgo.ConsumerGroup(c.cfg.Group),
-		kgo.ConsumeTopics(slices.Concat(c.cfg.Topics, retries)...),
+		kgo.ConsumeTopics(slices.Concat(c.cfg.Topics, c.cfg.retries)...),
 		// What the group has not read, it reads from the start: no record is left out.
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
@@ -180,8 +179,7 @@ func received(records []*kgo.Record) []*inbox.Record {
 
 // checkTopics waits until Kafka says which topics there are. Missing ones are an error, or made if they are the consumer's own and the configuration says so.
 func (c *Consumer) checkTopics(ctx context.Context) error {
-	retries, letters := c.cfg.Run.Retry.Topology(c.cfg.Topics)
-	ours := slices.Concat(retries, letters)
+	ours := slices.Concat(c.cfg.retries, c.cfg.letters)
 	given, own := c.cfg.Config, c.cfg.Config
 	given.CreateTopics = nil
 	return errors.Join(checkThere(ctx, given, c.cfg.Topics), checkThere(ctx, own, ours))

@@ -27,6 +27,9 @@ type ConsumerConfig struct {
 	NextGen bool
 	// Run is how records are handled. Its Logger is the one of Config.
 	Run inbox.RunnerConfig
+
+	// retries are read besides the topics, letters only sent to.
+	retries, letters []string
 }
 
 // fetchWait is how long a broker waits for records to come before it answers.
@@ -42,6 +45,7 @@ func (c ConsumerConfig) withDefaults(h inbox.Handling) ConsumerConfig {
 	if h != nil {
 		c.Group = cmp.Or(c.Group, h.Consumer())
 	}
+	c.retries, c.letters = c.Run.Topology(h, c.Topics)
 	return c
 }
 
@@ -56,8 +60,7 @@ func (c ConsumerConfig) validate() error {
 	if c.Group == "" {
 		problems = append(problems, errors.New("group: name it"))
 	}
-	retries, letters := c.Run.Retry.Topology(c.Topics)
-	for _, topic := range slices.Concat(c.Topics, retries, letters) {
+	for _, topic := range slices.Concat(c.Topics, c.retries, c.letters) {
 		if err := outbox.CheckTopic(topic); err != nil {
 			problems = append(problems, fmt.Errorf("topic %q: %w", topic, err))
 		}
@@ -67,7 +70,7 @@ func (c ConsumerConfig) validate() error {
 			problems = append(problems, fmt.Errorf("topic %q is named twice", topic))
 		}
 		switch {
-		case slices.Contains(retries, topic) || slices.Contains(letters, topic):
+		case slices.Contains(c.retries, topic) || slices.Contains(c.letters, topic):
 			problems = append(problems, fmt.Errorf("topic %q is a retry topic or dead-letter topic of another one that is named: leave it out", topic))
 		case slices.ContainsFunc(c.Run.Retry.Topics, func(d time.Duration) bool { return strings.HasSuffix(topic, inbox.RetryTopic("", d)) }):
 			problems = append(problems, fmt.Errorf("topic %q is called like a retry topic of this consumer, and would be taken for one: name the topic that it is of, or use another delay", topic))
