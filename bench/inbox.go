@@ -105,7 +105,7 @@ func (b *bench) consumeAll(ctx context.Context, topic string, rows, batch int, c
 		return err
 	}
 	c, err := kafka.NewConsumer(p, kafka.ConsumerConfig{
-		Config: kafka.Config{Brokers: b.stand.cluster.Brokers()}, Topics: []string{topic}, Run: inbox.RunnerConfig{Workers: 4, Batch: batch, MaxUncommitted: 5000},
+		Config: kafka.Config{Brokers: b.stand.cluster.Brokers()}, Topics: []string{topic}, Run: inbox.RunnerConfig{Batch: batch, MaxUncommitted: 5000},
 	})
 	if err != nil {
 		return err
