@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outbox-relay/outbox/inbox"
@@ -115,11 +116,14 @@ func (c *Consumer) options(net *network) []kgo.Opt {
 			c.runner.Lose(named(p))
 			client.ResumeFetchPartitions(p)
 		}),
+		kgo.MetadataMaxAge(lookEvery),
 		kgo.RebalanceTimeout(rebalanceTimeout(c.cfg.Run.DrainTimeout)),
 		kgo.AdjustFetchOffsetsFn(c.log.begin),
 	)
 	if c.cfg.NextGen {
 		opts = append(opts, kgo.ServerSideBalancer())
+	} else {
+		opts = append(opts, kgo.SessionTimeout(c.cfg.SessionTimeout), kgo.HeartbeatInterval(c.cfg.heartbeat()))
 	}
 	if c.cfg.Instance != "" {
 		opts = append(opts, kgo.InstanceID(c.cfg.Instance))
@@ -150,8 +154,13 @@ func (c *Consumer) poll(ctx context.Context, client *kgo.Client) {
 			return
 		}
 		fetches := client.PollRecords(ctx, min(room, pollRecords))
+		var gone []string
 		fetches.EachError(func(topic string, partition int32, err error) {
-			if !errors.Is(err, context.Canceled) && said.due(err.Error()) {
+			switch {
+			case errors.Is(err, context.Canceled):
+			case errors.Is(err, kerr.UnknownTopicID):
+				gone = append(gone, topic)
+			case said.due(err.Error()):
 				c.cfg.Logger.Warn("records not read", "topic", topic, "partition", partition, "error", err)
 			}
 		})
@@ -162,7 +171,22 @@ func (c *Consumer) poll(ctx context.Context, client *kgo.Client) {
 			}
 		})
 		client.AllowRebalance()
+		c.startOver(client, gone)
 	}
+}
+
+// startOver has topics read that were deleted, as soon as they are there again: the client asks for the old ones by their ids, for ever.
+func (c *Consumer) startOver(client *kgo.Client, gone []string) {
+	if len(gone) == 0 {
+		return
+	}
+	slices.Sort(gone)
+	gone = slices.Compact(gone)
+	c.cfg.Logger.Error("topics were deleted: what was not handled of them is lost; they are read from their start when they are there again", "topics", gone)
+	// What is known of the old ones must not be committed of the new ones.
+	c.runner.Lose(c.log.forget(gone))
+	client.PurgeTopicsFromConsuming(gone...)
+	client.AddConsumeTopics(gone...)
 }
 
 func received(records []*kgo.Record) []*inbox.Record {

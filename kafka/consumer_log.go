@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -110,7 +111,7 @@ func (l *consumerLog) begin(_ context.Context, offsets map[string]map[int32]kgo.
 	return offsets, nil
 }
 
-// check says when retention has removed records that the group has not read.
+// check says when records are missing that the group has not read, and when it is given some again.
 func (l *consumerLog) check(p kgo.FetchTopicPartition) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -119,12 +120,33 @@ func (l *consumerLog) check(p kgo.FetchTopicPartition) {
 	if !has || p.Err != nil {
 		return
 	}
-	l.from[name] = max(from, p.LogStartOffset)
+	first := p.LogStartOffset
+	l.from[name] = max(from, first)
 	if n := len(p.Records); n > 0 {
+		first = p.Records[0].Offset
 		l.from[name] = p.Records[n-1].Offset + 1
 	}
-	if from >= 0 && p.LogStartOffset > from {
+	// What was removed behind the first record was not: it is here.
+	switch to := min(first, p.LogStartOffset); {
+	case from < 0:
+	case to > from:
 		l.logger.Error("records were removed before they were handled: the topic's retention is shorter than the consumer was away, or its key was stuck",
-			"topic", p.Topic, "partition", p.Partition, "from", from, "to", p.LogStartOffset, "records", p.LogStartOffset-from)
+			"topic", p.Topic, "partition", p.Partition, "from", from, "to", to, "records", to-from)
+	case first < from && len(p.Records) > 0:
+		l.logger.Error("a partition has gone back: its log was cut, or the topic was made again; what is there is handled unless its event id was",
+			"topic", p.Topic, "partition", p.Partition, "from", from, "to", first)
 	}
+}
+
+// forget returns the partitions that are known of the topics, and knows them no more.
+func (l *consumerLog) forget(topics []string) (known []inbox.Partition) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for p := range l.from {
+		if slices.Contains(topics, p.Topic) {
+			known = append(known, p)
+			delete(l.from, p)
+		}
+	}
+	return known
 }

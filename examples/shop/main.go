@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -48,7 +49,9 @@ func command(args []string, out, problems io.Writer) int {
 	flags.Float64Var(&o.Rate, "rate", 100, "how many of them a second")
 	flags.DurationVar(&o.Kill, "kill", 0, "kill one of the processes about this often, such as 500ms")
 	flags.Uint64Var(&o.Seed, "seed", uint64(time.Now().UnixNano()&0xffffff), "which ones, and when")
-	if err := flags.Parse(args); err != nil {
+	if err := flags.Parse(args); errors.Is(err, flag.ErrHelp) {
+		return 0
+	} else if err != nil {
 		return 2
 	}
 	if o.Orders < 1 || o.Rate <= 0 || o.Rate > 1000 || o.Kill < 0 || flags.NArg() > 0 {

@@ -11,127 +11,16 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outbox-relay/outbox/inbox"
 	"github.com/outbox-relay/outbox/internal/await"
-	"github.com/outbox-relay/outbox/internal/cli"
 	"github.com/outbox-relay/outbox/internal/devkafka"
-	"github.com/outbox-relay/outbox/internal/pgtest"
-	"github.com/outbox-relay/outbox/kafka"
 )
-
-// mailroom is a topic with its dead-letter topic, and a consumer whose handler is broken until somebody mends it.
-type mailroom struct {
-	*testing.T
-	url, topic, group string
-	pool              *pgxpool.Pool
-	client            *kgo.Client
-	mended            atomic.Bool
-}
-
-func newMailroom(t *testing.T) *mailroom {
-	t.Helper()
-	db := pgtest.New(t)
-	db.Exec(t, `CREATE TABLE effect (n bigserial, event_id text NOT NULL, account text NOT NULL, seq int NOT NULL)`)
-	m := &mailroom{T: t, url: db.URL, pool: db.Pool(t), group: "mail-" + uuid.NewString()[:8], topic: "test-service.payment." + uuid.NewString()[:8]}
-	for topic, n := range map[string]int32{m.topic: 3, m.topic + "-dlt": 2} {
-		if err := devkafka.CreateTopic(t.Context(), brokers, topic, n, nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.MetadataMinAge(100*time.Millisecond))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	m.client = client
-	return m
-}
-
-// consume handles until the test ends.
-func (m *mailroom) consume() *kafka.Consumer {
-	m.Helper()
-	handlers := inbox.NewHandlers[pgx.Tx]()
-	inbox.On(handlers, paidType, func(ctx context.Context, tx pgx.Tx, e inbox.Event[paid]) error {
-		if e.Payload.Poison != 0 && !m.mended.Load() {
-			return inbox.Permanent(fmt.Errorf("no such account: %d", e.Payload.Seq))
-		}
-		_, err := tx.Exec(ctx, `INSERT INTO effect (event_id, account, seq) VALUES ($1, $2, $3)`, e.ID, e.Payload.Account, e.Payload.Seq)
-		return err
-	})
-	p, err := inbox.NewProcessor(m.group, inbox.Pool(m.pool), handlers, inbox.Config{})
-	if err != nil {
-		m.Fatal(err)
-	}
-	c, err := kafka.NewConsumer(p, kafka.ConsumerConfig{
-		Config: kafka.Config{Brokers: brokers}, Topics: []string{m.topic}, Run: inbox.RunnerConfig{Retry: inbox.Retry{GiveUp: inbox.DeadLetter}},
-	})
-	if err != nil {
-		m.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan error, 1)
-	go func() { ended <- c.Run(ctx) }()
-	m.Cleanup(func() {
-		cancel()
-		if err := <-ended; err != nil {
-			m.Error(err)
-		}
-	})
-	return c
-}
-
-// outbox runs a command, and returns what it has printed.
-func (m *mailroom) outbox(wantCode int, args ...string) string {
-	m.Helper()
-	var out, errs bytes.Buffer
-	env := []string{"DATABASE_URL=" + m.url, "KAFKA_BROKERS=" + strings.Join(brokers, ",")}
-	if code := cli.Run(m.Context(), args, strings.NewReader(""), &out, &errs, env); code != wantCode {
-		m.Fatalf("outbox %s ended with %d: %s%s", strings.Join(args, " "), code, out.String(), errs.String())
-	}
-	return out.String() + errs.String()
-}
-
-func (m *mailroom) want(out string, texts ...string) {
-	m.Helper()
-	for _, text := range texts {
-		if !strings.Contains(out, text) {
-			m.Errorf("this lacks %q:\n%s", text, out)
-		}
-	}
-}
-
-func (m *mailroom) count(query string) (n int) {
-	m.Helper()
-	if err := m.pool.QueryRow(m.Context(), query).Scan(&n); err != nil {
-		m.Fatal(err)
-	}
-	return n
-}
-
-func (m *mailroom) produce(records ...*kgo.Record) {
-	m.Helper()
-	if err := m.client.ProduceSync(m.Context(), records...).FirstErr(); err != nil {
-		m.Fatal(err)
-	}
-}
-
-func (m *mailroom) event(n, poison int) *kgo.Record {
-	account := fmt.Sprintf("account %d", n%10)
-	return &kgo.Record{
-		Topic: m.topic, Key: []byte(account), Value: fmt.Appendf(nil, `{"account": %q, "seq": %d, "poison": %d}`, account, n, poison),
-		Headers: []kgo.RecordHeader{{Key: "x-event-id", Value: fmt.Append(nil, "e-", n)}, {Key: "x-event-type", Value: []byte(paidType)}, {Key: "tenant", Value: []byte{0, 255}}},
-	}
-}
 
 // What a handler could not handle is in the dead-letter topic, and is sent back when the handler is mended. Each effect is there once, also of what was handled before and is a letter all the
 // same, of a redrive that was run twice, and of one that was told to send again.
@@ -139,7 +28,7 @@ func TestDeadLettersAreSentBackAndTheirEffectIsThereOnce(t *testing.T) {
 	t.Parallel()
 	const events, poisoned = 300, 60
 	m := newMailroom(t)
-	c := m.consume()
+	c, _ := m.consume()
 	for n := range events {
 		poison := 0
 		if n%5 == 0 {

@@ -31,12 +31,18 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
+// shortSessions has brokers that assign partitions take those of a killed member away as soon as the members that assign them do.
+var shortSessions = map[string]string{
+	"group.consumer.min.session.timeout.ms": "1000", "group.consumer.session.timeout.ms": "6000",
+	"group.consumer.min.heartbeat.interval.ms": "500", "group.consumer.heartbeat.interval.ms": "1000",
+}
+
 func run(m *testing.M) int {
 	if given := os.Getenv("KAFKA_BROKERS"); given != "" {
 		brokers = strings.Split(given, ",")
 		return m.Run()
 	}
-	cluster, err := devkafka.Start(context.Background(), devkafka.Options{Log: slog.Default()})
+	cluster, err := devkafka.Start(context.Background(), devkafka.Options{Log: slog.Default(), Config: shortSessions})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

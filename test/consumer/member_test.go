@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
-	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -33,7 +32,11 @@ type setup struct {
 	Brokers           []string
 	Batch             int
 	NextGen           bool
+	Instance          string
 }
+
+// sessionTimeout is the least that brokers allow.
+const sessionTimeout = 6 * time.Second
 
 // paid is the payload of an event.
 type paid struct {
@@ -68,8 +71,12 @@ func member() int {
 		log.Error("make the handlers", "error", err)
 		return 1
 	}
+	session := sessionTimeout
+	if s.NextGen {
+		session = 0 // the brokers have it
+	}
 	c, err := kafka.NewConsumer(p, kafka.ConsumerConfig{
-		Config: kafka.Config{Brokers: s.Brokers, Logger: log}, Topics: []string{s.Topic}, NextGen: s.NextGen,
+		Config: kafka.Config{Brokers: s.Brokers, Logger: log}, Topics: []string{s.Topic}, NextGen: s.NextGen, SessionTimeout: session, Instance: s.Instance,
 		Run: inbox.RunnerConfig{
 			Workers: 4, Batch: s.Batch, CommitInterval: 200 * time.Millisecond,
 			Retry: inbox.Retry{Attempts: 3, Backoff: 5 * time.Millisecond, MaxBackoff: 50 * time.Millisecond, GiveUp: inbox.DeadLetter},
@@ -136,6 +143,6 @@ func (p *process) signal(t *testing.T, s syscall.Signal) {
 	}
 }
 
-func (s setup) String() string {
-	return fmt.Sprintf("group %s, topic %s, batch %d, next-gen %v, brokers %s", s.Group, s.Topic, s.Batch, s.NextGen, strings.Join(s.Brokers, ","))
+func (s setup) how() string {
+	return fmt.Sprintf("%d events in a transaction, brokers assign: %v", s.Batch, s.NextGen)
 }
