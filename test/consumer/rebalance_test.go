@@ -5,7 +5,6 @@ package consumer_test
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,47 +15,6 @@ import (
 	"github.com/outbox-relay/outbox/internal/devkafka"
 	"github.com/outbox-relay/outbox/kafka"
 )
-
-// A handler is at work, longer than a drain waits and without a look at its context, while another member comes and takes its partition. Whichever transaction is first
-// counts, the other's writes are not there, and the late one does not move the offset of the new owner.
-func TestAHandlerThatIsLateMovesNothingOfTheNextOwner(t *testing.T) {
-	t.Parallel()
-	bothWays(t, func(t *testing.T, nextGen func(*kafka.ConsumerConfig)) {
-		m := newMailroom(t)
-		late := make(chan struct{})
-		begun := make(chan struct{}, 3)
-		// The first delivery to each partition is late; the later ones are not.
-		var slow [3]atomic.Bool
-		m.first = func(_ context.Context, e inbox.Event[paid]) error {
-			if slow[e.Record.Partition].CompareAndSwap(false, true) {
-				begun <- struct{}{}
-				<-late
-			}
-			return nil
-		}
-		impatient := func(cfg *kafka.ConsumerConfig) { cfg.Run.DrainTimeout = 200 * time.Millisecond }
-		for partition := range int32(3) {
-			m.into(partition, int(partition)*100, int(partition)*100+100)
-		}
-		_, stop := m.consume(nextGen, impatient)
-		for range 3 {
-			<-begun
-		}
-		other, _ := m.consume(nextGen, impatient)
-		// Its first event waits for what becomes of the late transaction, and so do the others of that key. Of the rest the first member has handled some.
-		await.Until(t, "another member has handled all else of a partition", func() bool { s := other.Stats(); return s.Handled+s.Repeats >= 90 })
-		close(late)
-		await.Until(t, "all is handled", func() bool { return m.count(effects) == 300 })
-		await.Until(t, "all is committed", func() bool { return m.committedOffsets() == 300 })
-		stop()
-		if now := m.committedOffsets(); now != 300 {
-			t.Errorf("the group goes on at %d in all, want 300", now)
-		}
-		if wrong, events := m.count(outOfOrder), m.count(`SELECT count(DISTINCT event_id) FROM effect`); wrong != 0 || events != 300 {
-			t.Errorf("%d effects are out of their account's order; %d events have one", wrong, events)
-		}
-	})
-}
 
 // A handler that takes longer than the session lasts keeps its partition: heartbeats do not wait for it.
 func TestAHandlerThatIsSlowerThanTheSessionKeepsItsPartition(t *testing.T) {
