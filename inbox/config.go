@@ -42,7 +42,8 @@ type Config struct {
 	EventType func(*Record) string
 	Unknown   Unknown
 	NoID      NoID
-	// Timeout is how long the handling of one record may take. Default 30 s.
+	// Timeout is how long a handler may take for one record, and how long its turn is waited for while another transaction has the event or all connections are in use.
+	// Default 30 s.
 	Timeout time.Duration
 	// Retain is how long handled events are remembered: longer than anything may be delivered again, such as the topic's retention and what waits in a dead-letter
 	// topic. Default 2160h, which is 90 days; negative: for ever.

@@ -12,6 +12,9 @@ var ErrUnavailable = errors.New("the database is not available")
 // errConflict is in the error of a transaction that lost against another one: it is made again at once.
 var errConflict = errors.New("another transaction was in the way")
 
+// errBusy is the outcome of a record that was not begun with, through no fault of its own: it is tried again, and no attempt is spent.
+var errBusy = errors.New("another transaction had the event, or there was no connection,")
+
 // errHeld is the outcome of a record that was not tried, because one of its key in front of it has failed.
 var errHeld = errors.New("a record of the key in front of this one has failed")
 

@@ -208,49 +208,61 @@ func (p *Processor[Tx]) commit(ctx context.Context, batch []work[Tx], out []Outc
 }
 
 func (p *Processor[Tx]) try(ctx context.Context, batch []work[Tx], out []Outcome) error {
-	within, cancel := context.WithTimeout(ctx, p.cfg.Timeout*time.Duration(len(batch)))
+	within, cancel := context.WithCancel(ctx)
 	defer cancel()
+	patience := time.AfterFunc(p.cfg.Timeout, cancel)
+	defer patience.Stop()
 	ids, first := p.claim(batch)
 	var left []work[Tx] // what is claimed and was not begun with
 	claimed, late := false, false
-	err := inTx(within, p.store, first, func(tx Tx, returned []string) error {
-		claimed = true
-		// What takes long behind that is the end of the transaction, and no handler's fault.
-		defer func() { late = within.Err() != nil }()
+	err := inTx(within, p.store, first, func(tx Tx, returned []string) (err error) {
+		if claimed = patience.Stop(); !claimed {
+			return within.Err()
+		}
 		left = p.unhandled(batch, ids, returned, out)
-		for len(left) > 0 {
+		for len(left) > 0 && err == nil {
 			w := left[0]
 			left = left[1:]
-			if err := p.run(within, tx, w); err != nil {
-				return err
-			}
+			late, err = p.inTime(within, cancel, tx, w)
 		}
-		return nil
+		return err
 	})
-	if err != nil && !claimed {
-		late = within.Err() != nil
-	}
 	if err != nil && !claimed && len(ids) > 0 {
 		err = fmt.Errorf("remember %d events for consumer %s: %w", len(ids), p.consumer, explain(err))
 	}
 	if errors.Is(err, errEnded) {
 		p.unclaim(ctx, left)
 	}
-	if err != nil && late && ctx.Err() == nil {
-		return p.late(ctx, err)
+	switch {
+	case err == nil || ctx.Err() != nil:
+		return err
+	case late:
+		// What it says of a connection that was closed to end the handler is nobody's business.
+		return p.there(ctx, fmt.Errorf("not handled within %s, which is Config.Timeout: %s", p.cfg.Timeout, withoutMark(err)))
+	case !claimed && within.Err() != nil:
+		return p.there(ctx, fmt.Errorf("%w for %s", errBusy, p.cfg.Timeout))
 	}
 	return err
 }
 
-// late tells a handler that takes too long from a database that does not answer.
-func (p *Processor[Tx]) late(ctx context.Context, err error) error {
+// inTime runs a handler, and says whether its time was over when it ended. The end of its time is that of the transaction, which a handler may use without it.
+func (p *Processor[Tx]) inTime(ctx context.Context, end context.CancelFunc, tx Tx, w work[Tx]) (late bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
+	defer cancel()
+	ends := context.AfterFunc(ctx, end)
+	err = p.run(ctx, tx, w)
+	ends()
+	return ctx.Err() != nil, err
+}
+
+// there tells what has taken too long from a database that does not answer.
+func (p *Processor[Tx]) there(ctx context.Context, late error) error {
 	ctx, cancel := context.WithTimeout(ctx, proof)
 	defer cancel()
 	if err := inTx(ctx, p.store, statement{}, func(Tx, []string) error { return nil }); err != nil {
 		return err
 	}
-	// What it says of a connection that was closed to end the handler is nobody's business.
-	return fmt.Errorf("not handled within %s, which is Config.Timeout: %s", p.cfg.Timeout, withoutMark(err))
+	return late
 }
 
 // proof is how long a database that is there takes at most for nothing.
