@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -29,6 +30,7 @@ type Consumer struct {
 	cfg    ConsumerConfig
 	runner *inbox.Runner
 	log    *consumerLog
+	begun  atomic.Bool
 }
 
 // NewConsumer checks the configuration and connects to nothing yet. The error names all that is wrong.
@@ -53,6 +55,9 @@ func (c *Consumer) Stats() inbox.Stats { return c.runner.Stats() }
 // Run handles records until ctx ends. Then it lets handlers end that are at work, commits what is settled, and leaves the group. It returns nil after that. An error,
 // at the start only, names topics that are missing. Kafka, when it does not answer, is waited for. Run may be called once.
 func (c *Consumer) Run(ctx context.Context) error {
+	if c.begun.Swap(true) {
+		return errors.New("run a consumer: it has been run before; make another one")
+	}
 	if err := c.checkTopics(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}

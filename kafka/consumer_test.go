@@ -268,6 +268,22 @@ func TestTopicsThatAreMissingAreNamedAtTheStart(t *testing.T) {
 	}
 }
 
+func TestAConsumerIsRunOnce(t *testing.T) {
+	t.Parallel()
+	c, err := NewConsumer(&desk{}, ConsumerConfig{Config: Config{Brokers: []string{"127.0.0.1:1"}}, Topics: []string{"orders"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if err := c.Run(ended); err != nil {
+		t.Errorf("the first run: %v", err)
+	}
+	if err := c.Run(ended); err == nil || !strings.Contains(err.Error(), "make another one") {
+		t.Errorf("the second run: %v", err)
+	}
+}
+
 func TestAConsumersConfigurationIsCheckedAsAWhole(t *testing.T) {
 	t.Parallel()
 	_, err := NewConsumer(&desk{}, ConsumerConfig{
