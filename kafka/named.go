@@ -43,7 +43,7 @@ func (n *naming) on() bool {
 	return until != 0 && n.now().UnixNano() < until
 }
 
-// take returns the reasons for the events that were named, and forgets all others: they were of batches that have an outcome by now.
+// take returns the reasons for those of the events that were named, and forgets them.
 func (n *naming) take(failed []failure) map[*item]string {
 	n.mu.Lock()
 	defer n.mu.Unlock()
