@@ -70,6 +70,9 @@ type SASL struct {
 	Mechanism string
 	Username  string
 	Password  string
+	// PasswordFunc, when not nil, is asked for the password at every authentication, that is for each new connection, so that a password can change while the process runs.
+	// Password is then not used. Its error fails the connection and is shown: it must not hold the password.
+	PasswordFunc func() (string, error)
 }
 
 // String names the mechanism and the user.
@@ -163,7 +166,7 @@ func (s *SASL) problems() []error {
 	if s.Username == "" {
 		problems = append(problems, errors.New("SASL username: it is empty"))
 	}
-	if s.Password == "" {
+	if s.Password == "" && s.PasswordFunc == nil {
 		problems = append(problems, errors.New("SASL password: it is empty"))
 	}
 	return problems

@@ -49,7 +49,7 @@ func TestOpenSaysThatThePasswordIsWrong(t *testing.T) {
 			c := fake(t, kfake.EnableSASL(), kfake.Superuser(mechanism, "relay", "right"), kfake.SeedTopics(1, "t"))
 			// The fake hangs up on a wrong password; this is how Kafka answers.
 			wrong := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
-			p := newPublisher(t, Config{Brokers: c.ListenAddrs(), SASL: &SASL{mechanism, "relay", "wrong-secret"}})
+			p := newPublisher(t, Config{Brokers: c.ListenAddrs(), SASL: &SASL{Mechanism: mechanism, Username: "relay", Password: "wrong-secret"}})
 			refusedOpen(t, p, "SASL_AUTHENTICATION_FAILED")
 			err := p.Open(testContext(t))
 			if strings.Contains(err.Error(), "wrong-secret") {
@@ -59,7 +59,7 @@ func TestOpenSaysThatThePasswordIsWrong(t *testing.T) {
 				t.Errorf("%v is not relay.ErrConfiguration: a relay would try again for ever", err)
 			}
 			wrong.Remove()
-			right := opened(t, Config{Brokers: c.ListenAddrs(), SASL: &SASL{mechanism, "relay", "right"}})
+			right := opened(t, Config{Brokers: c.ListenAddrs(), SASL: &SASL{Mechanism: mechanism, Username: "relay", Password: "right"}})
 			o := newOutcomes(t)
 			right.Publish([]*relay.Event{event(1, "t", "a")}, o.done)
 			o.want(map[int64]string{1: ""})
@@ -71,7 +71,7 @@ func TestOpenSaysThatThePasswordIsWrong(t *testing.T) {
 func TestOpenSaysWhatToLookAtWhenTheBrokerHangsUp(t *testing.T) {
 	t.Parallel()
 	c := fake(t, kfake.EnableSASL(), kfake.Superuser(MechanismPlain, "relay", "right"))
-	p := newPublisher(t, Config{Brokers: c.ListenAddrs(), SASL: &SASL{MechanismPlain, "relay", "wrong"}})
+	p := newPublisher(t, Config{Brokers: c.ListenAddrs(), SASL: &SASL{Mechanism: MechanismPlain, Username: "relay", Password: "wrong"}})
 	refusedOpen(t, p, codeUnreachable, "TLS", "SASL")
 }
 
@@ -173,7 +173,7 @@ func TestPlainPasswordsInTheClearAreWarnedOf(t *testing.T) {
 	for tls, want := range map[bool]bool{false: true, true: false} {
 		var log syncBuffer
 		_, err := NewPublisher(Config{
-			Brokers: []string{"h:1"}, TLS: tls, SASL: &SASL{MechanismPlain, "relay", "secret"}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+			Brokers: []string{"h:1"}, TLS: tls, SASL: &SASL{Mechanism: MechanismPlain, Username: "relay", Password: "secret"}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		})
 		if err != nil || strings.Contains(log.String(), "without TLS") != want {
 			t.Errorf("TLS %t: %v, log %q", tls, err, log.String())

@@ -1,6 +1,8 @@
 package kafka
 
 import (
+	"context"
+	"fmt"
 	"math"
 	"time"
 
@@ -55,9 +57,29 @@ func clientOptions(c Config, n *network) []kgo.Opt {
 func (s *SASL) mechanism() sasl.Mechanism {
 	switch s.Mechanism {
 	case MechanismSCRAMSHA256:
-		return scram.Auth{User: s.Username, Pass: s.Password}.AsSha256Mechanism()
+		return scram.Sha256(s.scram)
 	case MechanismSCRAMSHA512:
-		return scram.Auth{User: s.Username, Pass: s.Password}.AsSha512Mechanism()
+		return scram.Sha512(s.scram)
 	}
-	return plain.Auth{User: s.Username, Pass: s.Password}.AsMechanism()
+	return plain.Plain(func(context.Context) (plain.Auth, error) {
+		password, err := s.password()
+		return plain.Auth{User: s.Username, Pass: password}, err
+	})
+}
+
+func (s *SASL) scram(context.Context) (scram.Auth, error) {
+	password, err := s.password()
+	return scram.Auth{User: s.Username, Pass: password}, err
+}
+
+// password is the one of now.
+func (s *SASL) password() (string, error) {
+	if s.PasswordFunc == nil {
+		return s.Password, nil
+	}
+	password, err := s.PasswordFunc()
+	if err != nil {
+		return "", fmt.Errorf("ask for the SASL password: %w", err)
+	}
+	return password, nil
 }

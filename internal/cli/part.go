@@ -208,6 +208,9 @@ func (p *part) kafka(log *slog.Logger) kafka.Config {
 	}
 	if s.SASLMechanism != "" {
 		cfg.SASL = &kafka.SASL{Mechanism: s.SASLMechanism, Username: s.SASLUsername, Password: string(s.SASLPassword)}
+		if rotating := s.Rotating("sasl-password"); rotating != nil {
+			cfg.SASL.PasswordFunc = func() (string, error) { return string(rotating()), nil }
+		}
 	}
 	if s.CreateTopics {
 		cfg.CreateTopics = &kafka.TopicSpec{Partitions: s.TopicPartitions, Replication: s.TopicReplication}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
@@ -85,7 +86,8 @@ func targetOf(s *config.Source) target {
 	return target{
 		url: s.DatabaseURL, table: s.Table, password: s.DatabasePassword,
 		urlName: s.Named("database-url"), tableName: s.Named("table"), passwordName: s.Named("database-password"), typed: s.Typed("database-url"), tableTyped: s.Typed("table"),
-		hint: s.How("database-url", "DATABASE_URL, such as postgres://user@host:5432/shop, or the PG* variables, or --database-url"),
+		rotating: s.Rotating("database-password"),
+		hint:     s.How("database-url", "DATABASE_URL, such as postgres://user@host:5432/shop, or the PG* variables, or --database-url"),
 	}
 }
 
@@ -99,6 +101,8 @@ type target struct {
 	url, table string
 	// password, when there is one, is used in place of any other.
 	password config.Secret
+	// rotating, when not nil, reads the password anew for each connection.
+	rotating func() config.Secret
 	// urlName, tableName and passwordName are how they were told: by which flag, which variable, which line.
 	urlName, tableName, passwordName string
 	// typed is a URL of the command line. A password in it is refused: every user of the machine can read it there.
@@ -141,6 +145,12 @@ func (t target) parse(env environment) (*pgxpool.Config, error) {
 	}
 	if t.password != "" {
 		cfg.ConnConfig.Password = string(t.password)
+	}
+	if t.rotating != nil {
+		cfg.BeforeConnect = func(_ context.Context, cc *pgx.ConnConfig) error {
+			cc.Password = string(t.rotating())
+			return nil
+		}
 	}
 	return cfg, nil
 }

@@ -2,7 +2,6 @@ package config
 
 import (
 	"cmp"
-	"log/slog"
 	"time"
 )
 
@@ -108,23 +107,3 @@ func (s *Source) Where() string {
 	}
 	return s.entry + ": source " + s.Name + ": "
 }
-
-// Secret is a text that no format and no log prints.
-type Secret string
-
-// String hides the secret.
-func (s Secret) String() string {
-	if s == "" {
-		return ""
-	}
-	return "***"
-}
-
-// GoString is String.
-func (s Secret) GoString() string { return s.String() }
-
-// LogValue is String, for logs.
-func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
-
-// MarshalText is String, for JSON and YAML.
-func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }

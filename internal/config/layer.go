@@ -2,7 +2,6 @@ package config
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -16,6 +15,8 @@ type origin struct {
 	name string
 	// typed is of the command line.
 	typed bool
+	// rotating reads a secret from its file again; nil for one that was written there itself, or cannot be read again.
+	rotating func() Secret
 }
 
 // layer is what one place says.
@@ -73,29 +74,6 @@ func (s Setting) shown(text string) string {
 		text = strings.ToValidUTF8(text[:longestShown], "") + "…"
 	}
 	return fmt.Sprintf("%q", text)
-}
-
-// maxSecretFile is more than any password has.
-const maxSecretFile = 64 << 10
-
-// putFile reads a secret from its file. The end of its last line does not belong to it.
-func (l layer) putFile(s Setting, path string, o origin) error {
-	if path == "" {
-		return fmt.Errorf("%s names no file", o.name)
-	}
-	info, err := os.Stat(path)
-	if err == nil && info.Size() > maxSecretFile {
-		return fmt.Errorf("%s: %s has %d bytes: that is no password", o.name, path, info.Size())
-	}
-	content, err := os.ReadFile(path)
-	if err != nil {
-		return fmt.Errorf("%s: %w", o.name, err)
-	}
-	secret := strings.TrimRight(string(content), "\r\n")
-	if secret == "" {
-		return fmt.Errorf("%s: %s is empty", o.name, path)
-	}
-	return l.put(s, secret, o)
 }
 
 // fill lays the layers over each other, the last one on top, fills the struct, and returns where each setting comes from.

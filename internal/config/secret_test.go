@@ -3,6 +3,8 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -48,6 +50,7 @@ func TestASecretThatCannotBeReadIsNamedAndNotShown(t *testing.T) {
 		"missing":    {given{env: Environment{"KAFKA_SASL_PASSWORD_FILE": "/nowhere"}}, "KAFKA_SASL_PASSWORD_FILE: open /nowhere: no such file"},
 		"empty":      {given{file: "database-password-file: " + empty}, "outbox.yaml:1: database-password-file: " + empty + " is empty"},
 		"large":      {given{file: "database-password-file: " + large}, "has 65537 bytes: that is no password"},
+		"directory":  {given{file: "database-password-file: " + filepath.Dir(large)}, "is a directory: name the file in it"},
 		"unnamed":    {given{file: "database-password-file: ''"}, "names no file"},
 		"both":       {given{env: Environment{"KAFKA_SASL_PASSWORD_FILE": empty, "KAFKA_SASL_PASSWORD": "hunter2"}}, "KAFKA_SASL_PASSWORD and KAFKA_SASL_PASSWORD_FILE are both set: leave one out"},
 		"no mapping": {given{file: "database-password: [hunter2]"}, "outbox.yaml:1: database-password: want a text"},
@@ -73,5 +76,38 @@ func TestASecretHasNoDefault(t *testing.T) {
 		if s.Secret && s.Default != "" {
 			t.Errorf("%s: a secret with a default", s.Key)
 		}
+	}
+}
+
+func TestARotatedSecretIsReadAgain(t *testing.T) {
+	t.Parallel()
+	path := write(t, "password", "first\n")
+	c := mustLoad(t, given{file: "brokers: h:1\ndatabase-password-file: " + path + "\nsasl-mechanism: PLAIN\nsasl-username: me\nsasl-password: fixed\n"})
+	rotating := c.Sources[0].Rotating("database-password")
+	replace := func(content string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(when, want string) {
+		t.Helper()
+		if got := string(rotating()); got != want {
+			t.Errorf("%s: got %q, want %q", when, got, want)
+		}
+	}
+	want("at first", "first")
+	replace("second\n")
+	want("when it was replaced", "second")
+	replace("")
+	want("while it is being written", "second")
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	want("while it is away", "second")
+	replace("third")
+	want("when it is back", "third")
+	if c.Sources[0].Rotating("sasl-password") != nil {
+		t.Error("a password that stands in the file of settings itself does not change")
 	}
 }
