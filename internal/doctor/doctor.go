@@ -4,9 +4,11 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -36,19 +38,30 @@ type Finding struct {
 	Why  string `json:"why,omitempty"`
 	// Mend is what mends it: a command, a statement or a setting; "" when the text says it all.
 	Mend string `json:"mend,omitempty"`
+	// MendSQL tells that Mend is SQL that can be run as it is.
+	MendSQL bool `json:"mend_is_sql,omitempty"`
 }
 
 // Report is the outcome of an examination.
 type Report struct {
 	// Ready tells that there is no error among the findings.
 	Ready bool `json:"ready"`
-	// LookedAt is what was examined, and NotLookedAt what else a relay needs.
-	LookedAt    []string `json:"looked_at"`
-	NotLookedAt []string `json:"not_looked_at"`
+	// LookedAt is what was examined: database, kafka.
+	LookedAt []string `json:"looked_at"`
+	// NotLookedAt is what could not be, or not whole, each with the reason.
+	NotLookedAt []Unseen `json:"not_looked_at"`
 	// Findings has errors first.
 	Findings []Finding `json:"findings"`
 	// Sound are the things that were looked at and are as they should be, in the order in which they were looked at.
 	Sound []string `json:"sound"`
+}
+
+// Unseen is something that was not looked at.
+type Unseen struct {
+	// What is the sentence that would have been true had all been well, or kafka.
+	What string `json:"what"`
+	// Why is what kept the doctor from it, such as a right that the role lacks.
+	Why string `json:"why"`
 }
 
 // add takes in what a check has found; nothing means that its subject is sound.
@@ -60,43 +73,80 @@ func (r *Report) add(subject string, found []Finding) {
 	r.Findings = append(r.Findings, found...)
 }
 
-// Examine looks at the database behind the pool and at the table, which has the form of [migrate.Config]. The pool's connections must prepare nothing, and it
-// must allow two of them. It ends early, with an error, when the database does not answer.
-func Examine(ctx context.Context, pool *pgxpool.Pool, table string) (Report, error) {
-	r := Report{Findings: []Finding{}, Sound: []string{}, LookedAt: []string{"database"}, NotLookedAt: []string{"kafka"}}
-	vital, err := postgres.ReadVital(ctx, pool)
+// Config is what is examined.
+type Config struct {
+	// Pool leads to the database. Its connections must prepare nothing, and it must allow two of them.
+	Pool *pgxpool.Pool
+	// Table has the form of [migrate.Config].
+	Table string
+	// Kafka is what the events go to; nil where that is not known, and WithoutKafka says why.
+	Kafka        *Kafka
+	WithoutKafka string
+	// Checkups says from where on something of the database is worth a word.
+	Checkups postgres.CheckupConfig
+	// Limit is how long each look may take. Default: 5 s.
+	Limit time.Duration
+}
+
+// defaultLimit is long enough for any look that does not hang.
+const defaultLimit = 5 * time.Second
+
+// Examine looks at the database and at the brokers. It ends early, with an error, when the database does not answer; whatever else cannot be looked at is in the
+// report, with the reason.
+func Examine(ctx context.Context, cfg Config) (Report, error) {
+	cfg.Limit = cmp.Or(cfg.Limit, defaultLimit)
+	r := Report{Findings: []Finding{}, Sound: []string{}, LookedAt: []string{"database"}, NotLookedAt: []Unseen{}}
+	made, err := r.database(ctx, cfg)
+	if err == nil {
+		err = r.checkups(ctx, cfg, made)
+	}
 	if err != nil {
 		return r, err
+	}
+	if cfg.Kafka == nil {
+		r.NotLookedAt = append(r.NotLookedAt, Unseen{"kafka", cfg.WithoutKafka})
+	} else {
+		r.LookedAt = append(r.LookedAt, "kafka")
+		r.kafka(ctx, cfg, made)
+	}
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return rank(a) - rank(b) })
+	r.Ready = !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == Error })
+	return r, nil
+}
+
+// database looks at what a relay cannot do without. It tells whether the table and the schema are made.
+func (r *Report) database(ctx context.Context, cfg Config) (made bool, err error) {
+	vital, err := postgres.ReadVital(ctx, cfg.Pool)
+	if err != nil {
+		return false, err
 	}
 	r.add("the server takes writes", writable(vital))
 	between, err := pooler(vital)
 	if err != nil {
-		return r, err
+		return false, err
 	}
 	r.add("nothing between client and server gets in the way of prepared statements", between)
-	lacking, err := rights(ctx, pool, table)
+	lacking, err := rights(ctx, cfg.Pool, cfg.Table)
 	if err != nil {
-		return r, err
+		return false, err
 	}
-	found, err := schema(ctx, pool, table)
+	found, err := schema(ctx, cfg.Pool, cfg.Table)
 	if len(lacking) > 0 || !unmade(found) {
 		r.add("the role has the rights of a relay", lacking)
 	}
 	// Without a right the state cannot be read; which right that is stands above.
 	if err != nil && (len(lacking) == 0 || !lacksRight(err)) {
-		return r, err
+		return false, err
 	}
 	if err == nil {
-		detached, err := partitions(ctx, pool, table)
+		detached, err := partitions(ctx, cfg.Pool, cfg.Table)
 		// Where something is wrong with rights or source, that has to be mended first.
 		if err != nil && len(lacking)+len(found) == 0 {
-			return r, err
+			return false, err
 		}
 		r.add("schema, table and source are as the relay needs them", append(found, detached...))
 	}
-	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return rank(a) - rank(b) })
-	r.Ready = !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == Error })
-	return r, nil
+	return !unmade(found), nil
 }
 
 func rank(f Finding) int {
@@ -132,7 +182,7 @@ func ofStatus(s migrate.Status) (found []Finding) {
 		if d.Severity == migrate.Error {
 			severity = Error
 		}
-		found = append(found, Finding{Code: d.Code, Severity: severity, Text: d.Text, Mend: d.Mend})
+		found = append(found, Finding{Code: d.Code, Severity: severity, Text: d.Text, Mend: d.Mend, MendSQL: d.Mend != ""})
 	}
 	if len(s.Pending) == 0 && s.Source == nil {
 		found = append(found, Finding{Code: "source-missing", Severity: Error, Text: fmt.Sprintf("%s is not registered as a source", s.Table),
