@@ -96,11 +96,11 @@ type checkups struct {
 	cfg   CheckupConfig
 }
 
-// look is a checkup within its transaction.
-type look func(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error)
+// examination is a checkup within its transaction.
+type examination func(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error)
 
 // check makes the transaction for a look. The server ends a statement at the deadline itself: the driver could only go away from it.
-func (c checkups) check(subject string, afterMigration bool, l look) Checkup {
+func (c checkups) check(subject string, afterMigration bool, l examination) Checkup {
 	return Checkup{Subject: subject, AfterMigration: afterMigration, Look: func(ctx context.Context) (found []Symptom, unseen string, err error) {
 		opts := pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}
 		err = pgx.BeginTxFunc(ctx, c.pool, opts, func(tx pgx.Tx) error {

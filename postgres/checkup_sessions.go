@@ -33,7 +33,7 @@ func (c checkups) sessions(ctx context.Context, tx pgx.Tx) (found []Symptom, uns
 	if err != nil {
 		return nil, "", fmt.Errorf("look at open transactions: %w", err)
 	}
-	var s openSession
+	var s longSession
 	_, err = pgx.ForEachRow(rows, []any{&s.pid, &s.user, &s.application, &s.state, &s.verb, &s.age, &s.wrote}, func() error {
 		found = append(found, s.symptom(c.table))
 		return nil
@@ -55,14 +55,14 @@ func (c checkups) sessions(ctx context.Context, tx pgx.Tx) (found []Symptom, uns
 	return append(found, prepared...), unseen, nil
 }
 
-type openSession struct {
+type longSession struct {
 	pid                            int32
 	user, application, state, verb string
 	age                            float64
 	wrote                          bool
 }
 
-func (s openSession) symptom(table tableName) Symptom {
+func (s longSession) symptom(table tableName) Symptom {
 	parts := []string{fmt.Sprintf("pid %d", s.pid)}
 	for _, p := range []struct{ label, text string }{{"user ", s.user}, {"", s.application}, {"", s.state}, {"last statement ", s.verb}} {
 		if p.text != "" {

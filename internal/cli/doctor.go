@@ -16,9 +16,11 @@ func (a *app) doctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Look for what is wrong with the database, and say what mends it",
-		Long: `doctor looks at the server, at a pooler in the way, at the rights of the role, and at
-the schema, the table and its source. Each finding has a code, says why it matters,
-and what mends it. It changes nothing.
+		Long: `doctor looks at the server, at a pooler in the way, at the rights of the role, at the
+schema, the table and its source, and at what weakens a guarantee or makes the relay
+slow: settings, triggers, dead rows, transactions that are open for long, leases. Each
+finding has a code, says why it matters, and what mends it. It changes nothing, needs no
+more rights than the role has, and says what it could not look at, and why.
 
 It looks at the database only: whether Kafka answers, and whether a topic is there, is
 in outbox status and outbox topics as soon as a relay has tried, and in the outcome of
@@ -33,7 +35,7 @@ It ends with 1 where something is wrong, and with 0 where there are warnings alo
 				return settingsError(cmd, err)
 			}
 			defer pool.Close()
-			report, err := doctor.Examine(cmd.Context(), pool, db.table)
+			report, err := doctor.Examine(cmd.Context(), doctor.Config{Pool: pool, Table: db.table, WithoutKafka: "this version looks at the database only"})
 			if err != nil {
 				return err
 			}
@@ -65,7 +67,10 @@ func (a *app) printExamination(r doctor.Report) error {
 			}
 		}
 	}
-	_, err := fmt.Fprintf(a.stdout, "%s; this is of the database only: Kafka was not asked\n", verdict(r))
+	for _, u := range r.NotLookedAt {
+		fmt.Fprintf(a.stdout, "unseen   %s\n         why:  %s\n", u.What, indented(u.Why))
+	}
+	_, err := fmt.Fprintln(a.stdout, verdict(r))
 	return err
 }
 
