@@ -252,7 +252,10 @@ func (p *Processor[Tx]) inTime(ctx context.Context, end context.CancelFunc, tx T
 	ends := context.AfterFunc(ctx, end)
 	err = p.run(ctx, tx, w)
 	ends()
-	return ctx.Err() != nil, err
+	if late = ctx.Err() != nil; late && err == nil {
+		err = ctx.Err() // a handler that does not look at its context is no quicker for that
+	}
+	return late, err
 }
 
 // there tells what has taken too long from a database that does not answer.

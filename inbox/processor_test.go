@@ -50,6 +50,8 @@ func handlers[Tx any](exec func(ctx context.Context, tx Tx, query string) error)
 			_ = exec(ctx, tx, `SELECT 1/0`)
 		case "hangs":
 			return exec(ctx, tx, `SELECT pg_sleep(600)`)
+		case "dawdles":
+			<-ctx.Done() // and takes no notice
 		case "dies":
 			return exec(ctx, tx, `SELECT pg_terminate_backend(pg_backend_pid())`)
 		}
@@ -129,11 +131,11 @@ func TestABatchIsOneTransactionAndARepeatWithinItIsOne(t *testing.T) {
 
 func TestOneThatFailsHoldsUpItsKeyAndNothingElse(t *testing.T) {
 	for account, says := range map[string]string{
-		"fails": "no such account", "panics": "the handler panicked: no account", "breaks": "division by zero", "swallows": "", "hangs": "not handled within 2s",
+		"fails": "no such account", "panics": "the handler panicked: no account", "breaks": "division by zero", "swallows": "", "hangs": "not handled within 2s", "dawdles": "not handled within 2s",
 	} {
 		t.Run(account, func(t *testing.T) {
 			cfg := inbox.Config{}
-			if account == "hangs" {
+			if account == "hangs" || account == "dawdles" {
 				cfg.Timeout = 2 * time.Second
 			}
 			processors(t, cfg, func(t *testing.T, db *pgtest.DB, p inbox.Handling) {
