@@ -27,6 +27,8 @@ type answer struct {
 	sequence string
 	top      int64
 	snapshot snapshot
+	// now is the server's clock.
+	now time.Time
 	// finds are rows in holes; page is of the walk; head is above the position; beyond is above the sequence. Each is sorted by id.
 	finds, page, head, beyond []row
 	// whole is how many rows came with their payload, bytes how much text that is. cut tells for each kind of rows that those behind were left out, because
@@ -132,6 +134,11 @@ func (a *answer) takeServer(v [][]byte) (err error) {
 		}
 		a.server.timeline = int32(timeline)
 	}
+	micros, err := strconv.ParseInt(string(v[5]), 10, 64)
+	if err != nil {
+		return fmt.Errorf("parse the server's clock %q: %w", v[5], err)
+	}
+	a.now = time.UnixMicro(micros)
 	a.snapshot, err = parseSnapshot(string(v[6]))
 	return err
 }

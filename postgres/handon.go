@@ -21,7 +21,7 @@ func (r *reader) takeIn(q *question, a *answer) relay.Batch {
 	more = r.moveHead(q, a) || more
 	more = q.beyond && r.moveBeyond(q, a) || more
 	r.moveWalk(a.page, walkFull)
-	return relay.Batch{Events: events, More: more, Walking: r.walking(), OpenWriters: r.holes.writers()}
+	return relay.Batch{Events: events, More: more, Walking: r.walking(), OpenWriters: r.holes.writers(), Holes: r.holes.ranges(), Now: a.now}
 }
 
 // older returns what is to be handed on of the finds and the page. A find that the walk has yet to come to is left to it: this page or a

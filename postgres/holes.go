@@ -256,3 +256,14 @@ func (h *holes) writers() int {
 	}
 	return len(all)
 }
+
+// ranges counts the spans of ids whose rows may still appear; all that the writers may hold who were open at the start is one.
+func (h *holes) ranges() (n int) {
+	for _, g := range h.groups {
+		n += len(g.spans)
+		if g.below != 0 {
+			n++
+		}
+	}
+	return n
+}

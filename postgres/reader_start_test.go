@@ -465,3 +465,36 @@ func TestRestartInTheMidstOfATransaction(t *testing.T) {
 	next.start()
 	next.wantDrained(upTo(61, 250)...)
 }
+
+func TestAReadTellsOfTheServersClockAndOfHoles(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.start()
+	b.wantRead()
+	open := b.begin()
+	open.insert("a")
+	b.insert("b")
+	before := b.clock()
+	batch := b.batch(10)
+	after := b.clock()
+	if batch.Now.Before(before) || batch.Now.After(after) {
+		t.Errorf("the clock says %v, want a time from %v to %v", batch.Now, before, after)
+	}
+	if batch.Holes != 1 {
+		t.Errorf("%d holes, want 1", batch.Holes)
+	}
+	open.rollback()
+	b.wantNoHoles()
+	if n := b.batch(10).Holes; n != 0 {
+		t.Errorf("%d holes, want none", n)
+	}
+}
+
+// clock asks the server, which tells microseconds.
+func (b *bench) clock() (now time.Time) {
+	b.Helper()
+	if err := b.plain.QueryRow(b.Context(), "SELECT clock_timestamp()").Scan(&now); err != nil {
+		b.Fatal(err)
+	}
+	return now
+}

@@ -226,6 +226,7 @@ func (t *term) postUnsent() {
 func (t *term) answerLetter(ctx context.Context, a answered) error {
 	f := a.FailedEvent
 	if a.err == nil {
+		t.counters.letters.Add(1)
 		return t.bury(ctx, burying{DeadEvent: t.dead(f, &a.place)})
 	}
 	switch ClassOf(a.err) {

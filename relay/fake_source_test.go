@@ -29,6 +29,8 @@ type fakeSource struct {
 	walk   *fakeWalk
 	// left are the keys of which a request was left open in this round.
 	left []Key
+	// ahead is how far the database's clock is ahead.
+	ahead time.Duration
 	// read counts the events that Read has returned.
 	read atomic.Int64
 }
@@ -138,7 +140,7 @@ func (s *fakeSource) snapshot(limit int) (b Batch) {
 	}
 	b.Events = append(b.Events, finds...)
 	slices.SortFunc(b.Events, func(x, y *Event) int { return cmp.Compare(x.ID, y.ID) })
-	b.OpenWriters = len(s.holes)
+	b.OpenWriters, b.Holes, b.Now = len(s.holes), len(s.holes), time.Now().Add(s.ahead)
 	return b
 }
 

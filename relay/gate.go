@@ -3,6 +3,8 @@ package relay
 import (
 	"sync"
 	"time"
+
+	"github.com/outbox-relay/outbox/internal/engine"
 )
 
 // gate holds everything that is in flight and decides what may go out now. A key with records outstanding gets no new ones: the
@@ -54,6 +56,9 @@ type gate struct {
 	releasedTopics         []string
 	closed                 bool
 
+	// took counts how long acknowledged events were outstanding; may be nil.
+	took *engine.Histogram
+
 	// room is signalled when budget was given back, released when a key or a topic may go on, quiet when nothing is in flight.
 	room, released, quiet signal
 }
@@ -63,6 +68,8 @@ type keyState struct {
 	outstanding int
 	// answered is when the publisher answered last for the key, or was handed something of it.
 	answered time.Time
+	// sent is when what is outstanding of the key was handed over: all of it together.
+	sent time.Time
 	// admission is the call of admit that found the key idle: its events go out together.
 	admission uint64
 	waiting   []*Event
@@ -198,6 +205,9 @@ func (g *gate) send(k *keyState, n int) {
 		g.answered = g.at
 	}
 	k.answered = g.at
+	if n > 0 {
+		k.sent = g.at
+	}
 	k.outstanding += n
 	k.topic.outstanding += n
 	g.outstanding += n

@@ -128,7 +128,9 @@ func (r *reader) untilReread() time.Duration {
 func (t *term) readBatch(ctx context.Context, n int) (Batch, error) {
 	t.gate.beginRead()
 	defer t.gate.endRead()
+	asked := t.cfg.now()
 	batch, err := t.source.Read(ctx, n)
+	t.counters.noteRead(asked, t.cfg.now(), batch, err)
 	if err != nil {
 		return batch, fmt.Errorf("read events: %w", err)
 	}

@@ -83,16 +83,19 @@ func (t *term) resolve() {
 }
 
 func (t *term) count(outcomes []outcome, acked int) {
+	now := t.cfg.now()
 	if acked > 0 {
 		t.counters.published.Add(int64(acked))
-		t.counters.lastAck.Store(t.cfg.now().UnixNano())
+		t.counters.lastAck.Store(now.UnixNano())
 		t.noteProof()
+		t.counters.noteTopics(outcomes)
 	}
 	for _, o := range outcomes {
 		if o.err != nil {
 			t.countError(ClassOf(o.err))
 		} else {
 			t.noteTopic(o.event.Topic)
+			t.counters.noteAcked(o.event, now)
 		}
 	}
 }

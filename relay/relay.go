@@ -75,7 +75,7 @@ func New(source Source, publisher Publisher, cfg Config) (*Relay, error) {
 	if err != nil {
 		return nil, fmt.Errorf("draw owner id: %w", err)
 	}
-	return &Relay{
+	r := &Relay{
 		source:     source,
 		publisher:  publisher,
 		letterer:   letterer,
@@ -86,7 +86,10 @@ func New(source Source, publisher Publisher, cfg Config) (*Relay, error) {
 		settler:    newSettler(source, cfg.step),
 		life:       engine.Run{Log: cfg.Logger, Now: cfg.now, Jitter: cfg.jitter, StartTimeout: cfg.StartTimeout, Unmendable: ErrConfiguration},
 		warned:     map[string]bool{},
-	}, nil
+	}
+	r.counters.init()
+	r.settler.took, r.settler.now = r.counters.settle, cfg.now
+	return r, nil
 }
 
 // DrainError says what a stop left behind: nothing is lost by it, but these events will be published again.
@@ -111,6 +114,7 @@ func (r *Relay) Run(ctx context.Context) error {
 		Left: r.left,
 		Interrupted: func(ctx context.Context, err error) {
 			r.counters.lastError.Store(&err)
+			r.counters.connected.Store(false)
 			r.showCutOff(ctx)
 		},
 		Resume: r.handOver,
@@ -133,6 +137,8 @@ func (r *Relay) term(ctx context.Context) error {
 		return fmt.Errorf("open source: %w", err)
 	}
 	r.info = info
+	r.counters.connected.Store(true)
+	r.counters.sourceLanes.Store(int64(info.Lanes))
 	engine.Warn(r.cfg.Logger, info.Name, info.Warnings, r.warned)
 	if err := r.provePublisher(ctx); err != nil {
 		return err
@@ -246,6 +252,7 @@ func (r *Relay) tryClaim(ctx context.Context) (Claim, error) {
 	r.registered, r.lease = true, Claim{Owner: r.owner}
 	claim, err := r.source.Claim(attempt, r.owner, r.cfg.LeaseTTL, Claim{Owner: r.owner})
 	r.claimed = r.claimed || err == nil
+	r.counters.taken.Add(int64(len(claim.Lanes)))
 	return claim, err
 }
 
@@ -264,7 +271,10 @@ func (r *Relay) leave(ctx context.Context) {
 	r.registered, r.standing = false, StandingNew
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	if err := r.source.Leave(ctx, r.lease); err != nil && r.claimed {
+	err := r.source.Leave(ctx, r.lease)
+	if err == nil {
+		r.counters.returned.Add(int64(len(r.lease.Lanes)))
+	} else if r.claimed {
 		r.cfg.Logger.Warn("lease not handed back: the other relays wait until it has run out", "error", err)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/outbox-relay/outbox/internal/engine"
 )
 
 // settler writes down what Kafka has acknowledged, in a goroutine and on a connection of its own. What it could not write
@@ -14,6 +16,9 @@ import (
 type settler struct {
 	source Settler
 	step   func(string)
+	// took counts how long statements took, by the clock now; nil counts nothing.
+	took *engine.Histogram
+	now  func() time.Time
 
 	mu      sync.Mutex
 	pending []Ref
@@ -28,7 +33,7 @@ type settler struct {
 const maxSettle = 10_000
 
 func newSettler(source Settler, step func(string)) *settler {
-	return &settler{source: source, step: step, more: newSignal()}
+	return &settler{source: source, step: step, now: time.Now, more: newSignal()}
 }
 
 func (s *settler) add(refs []Ref) {
@@ -137,5 +142,8 @@ const settleTimeout = 30 * time.Second
 func (s *settler) settle(ctx context.Context, refs []Ref) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, settleTimeout)
 	defer cancel()
-	return s.source.Settle(ctx, refs)
+	began := s.now()
+	n, err := s.source.Settle(ctx, refs)
+	s.took.AddDuration(s.now().Sub(began))
+	return n, err
 }

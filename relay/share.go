@@ -167,6 +167,7 @@ func (s *share) take(ctx context.Context) error {
 	if len(gained) == 0 {
 		return nil
 	}
+	s.counters.taken.Add(int64(len(gained)))
 	s.cfg.Logger.Info("lanes taken", "table", s.info.Name, "which", ranges(gained), "gained", len(gained), "lanes", len(now.Lanes), "of", s.info.Lanes)
 	s.toGain.set()
 	return nil
@@ -185,6 +186,7 @@ func (s *share) giveBack(ctx context.Context, now time.Time) error {
 		if err != nil {
 			return fmt.Errorf("give lanes back: %w", err)
 		}
+		s.counters.returned.Add(int64(len(drained)))
 		s.cfg.Logger.Info("lanes given back", "table", s.info.Name, "which", ranges(drained), "given", len(drained), "lanes", len(staying.Lanes), "of", s.info.Lanes)
 		s.leaving = busy
 	}

@@ -84,8 +84,10 @@ type Batch struct {
 	More bool
 	// Walking tells that a walk, of Start or of Reread, has not reached the cursor yet: there is older work to be read.
 	Walking bool
-	// OpenWriters is how many transactions hold up a hole: their events may still come.
-	OpenWriters int
+	// OpenWriters is how many transactions hold up a hole: their events may still come. Holes is how many ranges of ids were passed over whose rows may still appear.
+	OpenWriters, Holes int
+	// Now is the database's clock during the read; zero when the Source does not tell.
+	Now time.Time
 }
 
 // Settler writes down that events are in Kafka.

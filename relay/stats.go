@@ -45,6 +45,8 @@ type Stats struct {
 	DelayedKeys int
 	// LastError is what ended the last term; nil when the relay works.
 	LastError error
+	// Measures are what the relay measures of its work. A relay of package competing measures a part of it.
+	Measures Measures
 }
 
 type counters struct {
@@ -56,6 +58,7 @@ type counters struct {
 	lanes                                                    atomic.Int64
 	waiting                                                  atomic.Pointer[string]
 	lastError                                                atomic.Pointer[error]
+	measures
 }
 
 // Stats may be called from any goroutine, at any time.
@@ -74,6 +77,7 @@ func (r *Relay) Stats() Stats {
 		Lanes:          int(c.lanes.Load()),
 		LastAck:        unixNano(c.lastAck.Load()),
 		LastTurn:       unixNano(c.lastTurn.Load()),
+		Measures:       c.measures.snapshot(),
 	}
 	for class := ClassOutage; class <= ClassUnknown; class++ {
 		s.Errors[class] = c.errors[class].Load()

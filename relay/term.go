@@ -77,6 +77,7 @@ func (r *Relay) lead(ctx context.Context, claim Claim, sent time.Time) error {
 
 		pausesKnown: make(chan struct{}),
 	}
+	t.gate.took = r.counters.publish
 	t.lines = newFailureLines(r.cfg.Logger, r.cfg.now)
 	t.careful = newCareful(r.info.Lanes, r.cfg.MaxInFlight)
 	t.careful.add(claim.Abandoned)
@@ -303,6 +304,9 @@ func (t *term) drain() {
 // the next owner would publish it again. A relay that has resigned hands them back as soon as nothing can be on its way any more.
 func (t *term) release(ctx context.Context, cause error) {
 	unsettled := t.settler.waiting() > 0 && ctx.Err() == nil
+	if errors.Is(cause, ErrLeaseLost) {
+		t.counters.lost.Add(int64(len(t.lease.Lanes)))
+	}
 	if errors.Is(cause, ErrLeaseLost) || t.unknown > 0 || unsettled {
 		t.registered = false
 		t.resigned = errors.Is(cause, errResigned) && !unsettled

@@ -37,6 +37,7 @@ func (g *gate) resolve(outcomes []outcome) verdict {
 		k.answered = g.at
 		if o.err == nil {
 			v.acked = append(v.acked, o.event.Ref())
+			g.took.AddDuration(g.at.Sub(k.sent))
 		} else {
 			g.fail(&v, k, o)
 		}
