@@ -33,7 +33,7 @@ func (t *term) publish(ctx context.Context, events []*relay.Event) []answer {
 	t.publisher.Publish(events, func(e *relay.Event, err error) {
 		// One call at a time, and the channel orders them before whoever waits.
 		answers = append(answers, answer{e, err})
-		t.counters.answered(t.cfg.now(), err)
+		t.counters.answered(t.cfg.now(), e.Topic, err)
 		if len(answers) == len(events) {
 			close(all)
 		}

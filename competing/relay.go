@@ -41,7 +41,7 @@ func New(source Source, publisher relay.Publisher, cfg Config) (*Relay, error) {
 	if err != nil {
 		return nil, fmt.Errorf("draw owner id: %w", err)
 	}
-	return &Relay{
+	r := &Relay{
 		source:    source,
 		publisher: publisher,
 		cfg:       cfg,
@@ -49,7 +49,9 @@ func New(source Source, publisher relay.Publisher, cfg Config) (*Relay, error) {
 		held:      newHeld(cfg),
 		life:      engine.Run{Log: cfg.Logger, Now: cfg.now, Jitter: cfg.jitter, StartTimeout: cfg.StartTimeout, Unmendable: relay.ErrConfiguration},
 		warned:    map[string]bool{},
-	}, nil
+	}
+	r.counters.publish, r.counters.passed = engine.NewDurations(), engine.NewSizes()
+	return r, nil
 }
 
 // Run works until ctx ends, or, with Config.Once, until a pass finds nothing to take. It then settles what Kafka has acknowledged and withdraws.
@@ -60,10 +62,13 @@ func (r *Relay) Run(ctx context.Context) error {
 	defer r.publisher.Destroy()
 	defer r.hide(ctx)
 	return r.life.Do(ctx, engine.Steps{
-		Term:        r.term,
-		Left:        r.left,
-		Interrupted: func(_ context.Context, err error) { r.counters.lastError.Store(&err) },
-		Resume:      func(context.Context) {},
+		Term: r.term,
+		Left: r.left,
+		Interrupted: func(_ context.Context, err error) {
+			r.counters.lastError.Store(&err)
+			r.counters.connected.Store(false)
+		},
+		Resume: func(context.Context) {},
 	})
 }
 
@@ -107,6 +112,7 @@ func (r *Relay) open(ctx context.Context) (info relay.SourceInfo, err error) {
 	if err != nil {
 		return info, fmt.Errorf("open source: %w", err)
 	}
+	r.counters.connected.Store(true)
 	engine.Warn(r.cfg.Logger, info.Name, info.Warnings, r.warned)
 	asked := r.cfg.now()
 	if err := r.try(ctx, r.publisher.Open); err != nil {

@@ -23,8 +23,12 @@ func TestAnEventIsTheSameRecordAsEver(t *testing.T) {
 	w := newWorld(t)
 	id := uuid.New()
 	w.insertOne(id, topic, "заказ 7", `{"b": 1.10, "a": "ü"}`)
-	if err := w.relay(competing.Config{Once: true}).Run(t.Context()); err != nil {
+	one := w.relay(competing.Config{Once: true})
+	if err := one.Run(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+	if m := one.Stats().Measures; m.ReadEvents.Sum != 1 || m.Topics[topic] != 1 || !m.Connected || len(m.Publish.Counts) == 0 {
+		t.Errorf("measured %+v, want one event of one topic", m)
 	}
 	records := w.records(topic)
 	if len(records) != 1 {

@@ -65,7 +65,7 @@ VALUES (gen_random_uuid(), 'Order', '1', 'order.placed.v1', '{}', 'shop.missing'
 	done := make(chan error, 1)
 	go func() { done <- fleet.Run(ctx) }()
 	defer func() { cancel(); <-done }()
-	server := httptest.NewServer(handler(fleet))
+	server := httptest.NewServer(served{relays: fleet}.handler())
 	defer server.Close()
 	run := func(args ...string) (code int, printed string) {
 		var out bytes.Buffer

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 type collector struct {
 	relays    *relayFleet
 	retention retentionMetrics
+	measures  measureMetrics
 
 	ready, pending, oldest, published, errors, parked, lanes, inFlight, held, heldKeys, unsettled, sinceAck, dead, delayed, paused, settled *prometheus.Desc
 }
@@ -26,6 +28,7 @@ func newCollector(relays *relayFleet) *collector {
 	return &collector{
 		relays:    relays,
 		retention: newRetentionMetrics(desc),
+		measures:  newMeasureMetrics(desc),
 		ready:     desc("source_ready", "1 when events of the source flow, or would if this relay had lanes, else 0; /readyz says why."),
 		pending:   desc("pending", "Unpublished events, counted to 100,000."),
 		oldest:    desc("oldest_pending_age_seconds", "Age of the oldest unpublished event by the database's clock; 0 when there is none."),
@@ -47,7 +50,7 @@ func newCollector(relays *relayFleet) *collector {
 
 // Describe is of prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range append([]*prometheus.Desc{c.ready, c.pending, c.oldest, c.published, c.errors, c.parked, c.lanes, c.inFlight, c.held, c.heldKeys, c.unsettled, c.sinceAck, c.dead, c.delayed, c.paused, c.settled}, c.retention.all()...) {
+	for _, d := range slices.Concat([]*prometheus.Desc{c.ready, c.pending, c.oldest, c.published, c.errors, c.parked, c.lanes, c.inFlight, c.held, c.heldKeys, c.unsettled, c.sinceAck, c.dead, c.delayed, c.paused, c.settled}, c.retention.all(), c.measures.all()) {
 		ch <- d
 	}
 }
@@ -84,6 +87,10 @@ func (c *collector) collect(ch chan<- prometheus.Metric, s sourceState) {
 	metric(c.delayed, prometheus.GaugeValue, float64(stats.DelayedKeys))
 	for class, n := range stats.Errors {
 		metric(c.errors, prometheus.CounterValue, float64(n), class.String())
+	}
+	c.measures.collect(&stats, metric)
+	for d, of := range c.measures.distributions(&stats.Measures) {
+		ch <- histogram(d, of, s.Name)
 	}
 	if r := s.Engine.retention; r != nil {
 		c.retention.collect(r.Stats(), metric)

@@ -59,7 +59,7 @@ type retentionMetrics struct {
 	pruned, overdue, bytes *prometheus.Desc
 }
 
-func newRetentionMetrics(desc func(name, help string, labels ...string) *prometheus.Desc) retentionMetrics {
+func newRetentionMetrics(desc describe) retentionMetrics {
 	return retentionMetrics{
 		pruned:  desc("pruned_total", "Rows that this relay has deleted because they were old, by what they were.", "what"),
 		overdue: desc("prune_overdue_seconds", "How long the settled events that are deleted next have been due for, at the relay that deletes; 0 when none is left."),
@@ -72,7 +72,7 @@ func (m retentionMetrics) all() []*prometheus.Desc {
 }
 
 // collect gives what the retention knows; it asks nobody.
-func (m retentionMetrics) collect(s postgres.RetentionStats, metric func(*prometheus.Desc, prometheus.ValueType, float64, ...string)) {
+func (m retentionMetrics) collect(s postgres.RetentionStats, metric emit) {
 	for what, n := range map[string]int64{"event": s.Pruned.Events, "dead": s.Pruned.Dead, "audit": s.Pruned.Audit, "request": s.Pruned.Requests, "job": s.Pruned.Jobs} {
 		metric(m.pruned, prometheus.CounterValue, float64(n), what)
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"syscall"
 	"time"
 
@@ -14,13 +15,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
+// served is what the paths tell of.
+type served struct {
+	relays *relayFleet
+	// pprof tells that Go's profiles are served.
+	pprof bool
+}
+
 // serve answers /livez, /readyz and /metrics at the address until the server is closed.
-func (a *app) serve(address string, relays *relayFleet, log *slog.Logger) (*http.Server, error) {
+func (a *app) serve(address string, what served, log *slog.Logger) (*http.Server, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, listenError(address, err)
 	}
-	server := &http.Server{Handler: handler(relays), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}
+	server := &http.Server{Handler: what.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}
+	if what.pprof {
+		// A profile takes as long as it is asked for; package pprof refuses one that is longer than this.
+		server.WriteTimeout = 5 * time.Minute
+	}
 	go func() {
 		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 			log.Error("serve metrics", "error", err)
@@ -38,19 +50,34 @@ func listenError(address string, err error) error {
 	return &configError{fmt.Errorf("--listen %s: %w", address, err)}
 }
 
-func handler(relays *relayFleet) http.Handler {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(newCollector(relays), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+func (s served) handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /{$}", index)
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /livez", answer(relays, func(s sourceState) error { return sourceLive(s, time.Now()) }))
-	mux.HandleFunc("GET /readyz", answer(relays, sourceReady))
+	mux.HandleFunc("GET /{$}", s.index)
+	mux.Handle("GET /metrics", promhttp.HandlerFor(newRegistry(s.relays), promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /livez", answer(s.relays, func(state sourceState) error { return sourceLive(state, time.Now()) }))
+	mux.HandleFunc("GET /readyz", answer(s.relays, sourceReady))
+	if s.pprof {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
 	return mux
 }
 
+// newRegistry has all that /metrics tells.
+func newRegistry(relays *relayFleet) *prometheus.Registry {
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(newCollector(relays), buildInfo(), collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return registry
+}
+
 // index lists the paths for a person who came by the address alone.
-func index(w http.ResponseWriter, _ *http.Request) {
+func (s served) index(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	fmt.Fprint(w, "outbox relay\n\n/livez    the process works\n/readyz   events of every source flow, or would if this relay had lanes; /readyz?source=NAME asks for one\n/metrics  for Prometheus\n")
+	if s.pprof {
+		fmt.Fprint(w, "/debug/pprof/  Go's profiles\n")
+	}
 }

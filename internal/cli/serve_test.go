@@ -41,7 +41,7 @@ VALUES (gen_random_uuid(), 'Order', '1', 'order.placed.v1', '{}', $1, '1', now()
 	go func() { done <- fleet.Run(ctx) }()
 	defer func() { cancel(); <-done }()
 
-	server := httptest.NewServer(handler(fleet))
+	server := httptest.NewServer(served{relays: fleet}.handler())
 	defer server.Close()
 	insert("shop.order")
 	await.Until(t, "the relay is ready and the event published", func() bool {
@@ -98,7 +98,7 @@ func TestTheAgeOfWhatStaysIsThatOfTheScrape(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- fleet.Run(ctx) }()
 	defer func() { cancel(); <-done }()
-	server := httptest.NewServer(handler(fleet))
+	server := httptest.NewServer(served{relays: fleet}.handler())
 	defer server.Close()
 	scraped := func() string {
 		_, body := get(t, server.URL+"/metrics")
@@ -194,7 +194,7 @@ func TestHealthAndMetricsTellTheSourcesApart(t *testing.T) {
 	fleet := fleetOf(t,
 		config.Source{Name: "late", DatabaseURL: late.db.URL, Brokers: cluster.ListenAddrs()},
 		config.Source{Name: "good", DatabaseURL: good.db.URL, Brokers: cluster.ListenAddrs()})
-	server := httptest.NewServer(handler(fleet))
+	server := httptest.NewServer(served{relays: fleet}.handler())
 	defer server.Close()
 	if code, body := get(t, server.URL+"/readyz"); code != http.StatusServiceUnavailable || body != "late: starting\ngood: starting\n" {
 		t.Errorf("before the start: %d %q", code, body)
@@ -238,7 +238,7 @@ func TestAPortThatIsTakenIsNoFaultOfTheConfiguration(t *testing.T) {
 	}
 	defer taken.Close()
 	for address, want := range map[string]int{taken.Addr().String(): exitFailed, "127.0.0.1": exitConfig, "127.0.0.1:http-or-so": exitConfig} {
-		_, err := (&app{}).serve(address, nil, discard())
+		_, err := (&app{}).serve(address, served{}, discard())
 		if err == nil || exitCode(err) != want || !strings.Contains(err.Error(), "--listen "+address) {
 			t.Errorf("%s: got %v, want an error of exit code %d", address, err, want)
 		}

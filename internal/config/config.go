@@ -13,6 +13,8 @@ type Config struct {
 	Once bool `koanf:"once"`
 	// Listen is the address of /livez, /readyz and /metrics; "" serves nothing.
 	Listen string `koanf:"listen"`
+	// Pprof serves Go's profiles there, too.
+	Pprof bool `koanf:"pprof"`
 	// RelayName names the process to people; "" is host name and process id.
 	RelayName string `koanf:"relay-name"`
 	// Verbose logs more.

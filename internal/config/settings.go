@@ -28,6 +28,7 @@ func ofProcess() []Setting {
 			Key: "listen", Scope: Process, Kind: Text, Usage: "serve /livez, /readyz and /metrics at this `address`, such as :9090",
 			ok: listenable, want: "an address with a port, such as :9090 or 127.0.0.1:9090",
 		},
+		{Key: "pprof", Scope: Process, Kind: Bool, Usage: "serve Go's profiles at /debug/pprof/ of --listen; whoever reaches it can slow the relay down and see what is in its memory"},
 		{
 			Key: "relay-name", Scope: Process, Kind: Text, Usage: "the relay's `name` for people, in the status and the log; without it host name and process id",
 			ok: oneLine, want: fmt.Sprintf("one line of at most %d letters", maxRelayName),
