@@ -30,6 +30,7 @@ func layers() map[string][]string {
 		"outboxtest": {"", "outboxsql", "relay", "inbox", "postgres", "kafka"},
 
 		"relay/relaytest": {"", "relay"},
+		"inbox/inboxprom": {"inbox"},
 	}
 }
 
@@ -37,8 +38,8 @@ func layers() map[string][]string {
 func unreachable() map[string][]string {
 	return map[string][]string{
 		"":      {franz, "net/http", "html/template", "flag"},
-		"relay": {franz, pgx, "net/http", "html/template", "flag", "database/sql"},
-		"inbox": {franz, "net/http"},
+		"relay": {franz, pgx, "net/http", "html/template", "flag", "database/sql", "github.com/prometheus"},
+		"inbox": {franz, "net/http", "github.com/prometheus"},
 
 		"competing": {franz, pgx, "net/http", "html/template", "flag", "database/sql"},
 	}
