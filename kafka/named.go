@@ -16,7 +16,8 @@ import (
 
 // Brokers name the records that their validation does not accept, with the reason for each (KIP-467); the client does not pass that on. Without the names a batch has to be
 // sent again and again in halves, and of a key one event for each round of the relay is found. So for a while after a rejection the requests and answers of produces are
-// kept as they pass the socket, and what is named is read from them. A name is believed for what it names alone: the event id in the record that was sent.
+// kept as they pass the socket, and what is named is read from them. A name is believed for what it names alone: the event id in the record that was sent, which must be
+// that of one record only of those that failed. A record without one, or beside another of its id, is found by halves.
 
 const (
 	// namingLasts is how long names are looked for after a rejection.
@@ -32,8 +33,23 @@ type naming struct {
 	until atomic.Int64
 
 	mu sync.Mutex
-	// reasons are those of the events that were named and not taken yet.
-	reasons map[uuid.UUID]string
+	// reasons are those of the records that were named and not taken yet.
+	reasons map[recordName]string
+}
+
+// recordName is what a broker's answer says of a record: where it was to go, the topic by its name or by its id, and its event.
+type recordName struct {
+	topic     string
+	topicID   [16]byte
+	partition int32
+	event     uuid.UUID
+}
+
+// namesOf are those that a record may be named by.
+func namesOf(it *item) [2]recordName {
+	byName := recordName{topic: it.part.topic.name, partition: it.rec.Partition, event: it.event.EventID}
+	byID := recordName{topicID: it.part.topic.info.id, partition: byName.partition, event: byName.event}
+	return [...]recordName{byName, byID}
 }
 
 func (n *naming) begin() { n.until.Store(n.now().Add(namingLasts).UnixNano()) }
@@ -43,28 +59,42 @@ func (n *naming) on() bool {
 	return until != 0 && n.now().UnixNano() < until
 }
 
-// take returns the reasons for those of the events that were named, and forgets them.
+// take returns the reasons for those of the records that were named, and forgets them. An id that two of them have names neither.
 func (n *naming) take(failed []failure) map[*item]string {
+	of := make(map[uuid.UUID]int, len(failed))
+	for _, f := range failed {
+		of[f.item.event.EventID]++
+	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	named := map[*item]string{}
 	for _, f := range failed {
-		if reason, ok := n.reasons[f.item.event.EventID]; ok {
-			named[f.item] = reason
-			delete(n.reasons, f.item.event.EventID)
+		for _, name := range namesOf(f.item) {
+			reason, ok := n.reasons[name]
+			if ok && of[name.event] == 1 {
+				named[f.item] = reason
+			}
+		}
+	}
+	for _, f := range failed {
+		for _, name := range namesOf(f.item) {
+			delete(n.reasons, name)
 		}
 	}
 	return named
 }
 
-func (n *naming) add(ids []uuid.UUID, reasons []string) {
+func (n *naming) add(names []recordName, reasons []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.reasons == nil || len(n.reasons) > behindEvents*10 {
-		n.reasons = map[uuid.UUID]string{}
+		n.reasons = map[recordName]string{}
 	}
-	for i, id := range ids {
-		n.reasons[id] = reasons[i]
+	for i, name := range names {
+		// The zero id is no event's.
+		if name.event != uuid.Nil {
+			n.reasons[name] = reasons[i]
+		}
 	}
 }
 
@@ -147,8 +177,8 @@ func (w *wiretap) answered(answer []byte, names *naming) {
 			if len(p.ErrorRecords) == 0 {
 				continue
 			}
-			if ids, err := eventIDsOf(request, t, p); err == nil {
-				names.add(ids, reasonsOf(p))
+			if named, err := namedIn(request, t, p); err == nil {
+				names.add(named, reasonsOf(p))
 			}
 		}
 	}
@@ -179,25 +209,26 @@ func reasonsOf(p kmsg.ProduceResponseTopicPartition) []string {
 
 var errUnreadable = errors.New("the request cannot be read")
 
-// eventIDsOf finds the records that an answer names in the request.
-func eventIDsOf(request []byte, t kmsg.ProduceResponseTopic, p kmsg.ProduceResponseTopicPartition) ([]uuid.UUID, error) {
+// namedIn finds the records that an answer names in the request. One without an event id has the zero one.
+func namedIn(request []byte, t kmsg.ProduceResponseTopic, p kmsg.ProduceResponseTopicPartition) ([]recordName, error) {
 	records, err := recordsOf(request, t, p.Partition)
 	if err != nil {
 		return nil, err
 	}
-	ids := make([]uuid.UUID, len(p.ErrorRecords))
+	names := make([]recordName, len(p.ErrorRecords))
 	for i, named := range p.ErrorRecords {
 		if named.RelativeOffset < 0 || int(named.RelativeOffset) >= len(records) {
 			return nil, errUnreadable
 		}
+		names[i] = recordName{topic: t.Topic, topicID: t.TopicID, partition: p.Partition}
 		for _, h := range records[named.RelativeOffset].Headers {
 			if h.Key == HeaderEventID {
-				ids[i], _ = uuid.ParseBytes(h.Value) // the zero id is no event's
+				names[i].event, _ = uuid.ParseBytes(h.Value)
 				break
 			}
 		}
 	}
-	return ids, nil
+	return names, nil
 }
 
 func recordsOf(request []byte, of kmsg.ProduceResponseTopic, partition int32) ([]kmsg.Record, error) {

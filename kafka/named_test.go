@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/outbox-relay/outbox/operate"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -156,4 +157,47 @@ func TestAnAnswerThatMakesNoSenseNamesNobody(t *testing.T) {
 	o := newOutcomes(t)
 	p.Publish([]*relay.Event{poisoned(0, topic, "a"), event(1, topic, "b"), poisoned(2, topic, "c"), event(3, topic, "d")}, o.done)
 	o.want(map[int64]string{0: "event INVALID_RECORD", 1: "", 2: "event INVALID_RECORD", 3: ""})
+}
+
+// A record is blamed by a name that is its own: letters need have no event id, and an event and its copy have the same.
+func TestANameThatIsNotOneRecordsOwnBlamesNobody(t *testing.T) {
+	t.Parallel()
+	c := fake(t)
+	topic := makeTopic(t, c.ListenAddrs(), 1)
+	validating(t, c)
+	t.Run("letters without an event id", func(t *testing.T) {
+		l := lettersOf(t, c.ListenAddrs())
+		var out []operate.Resent
+		want := make([]string, 12)
+		for i := range want {
+			r := &operate.LetterRecord{DeadLetter: operate.DeadLetter{Key: fmt.Append(nil, i)}, Value: []byte("{}")}
+			if i == 0 || i == 11 {
+				r.Value, want[i] = []byte("poison"), "event INVALID_RECORD"
+			}
+			out = append(out, operate.Resent{LetterRecord: r, To: topic, Into: 0})
+		}
+		// The first rejection has names looked for.
+		for _, some := range [][2]int{{0, 1}, {1, 12}} {
+			errs, lost := l.Resend(testContext(t), out[some[0]:some[1]])
+			if lost != nil {
+				t.Fatal(lost)
+			}
+			for i, err := range errs {
+				if got := short(err); got != want[some[0]+i] {
+					t.Errorf("letter %d: %q, want %q", some[0]+i, got, want[some[0]+i])
+				}
+			}
+		}
+	})
+	t.Run("two of one event id", func(t *testing.T) {
+		p := opened(t, Config{Brokers: c.ListenAddrs()})
+		warm := newOutcomes(t)
+		p.Publish([]*relay.Event{poisoned(1000, topic, "warm")}, warm.done)
+		warm.wait(1)
+		events := []*relay.Event{event(0, topic, "a"), event(1, topic, "b"), event(2, topic, "c"), poisoned(3, topic, "d")}
+		events[3].EventID = events[0].EventID
+		o := newOutcomes(t)
+		p.Publish(events, o.done)
+		o.want(map[int64]string{0: "", 1: "", 2: "", 3: "event INVALID_RECORD"})
+	})
 }
