@@ -78,9 +78,9 @@ func sqlState(err error) string {
 func explain(err error) error {
 	switch sqlState(err) {
 	case "42P01", "3F000":
-		return fmt.Errorf("no table outbox.inbox in this database: run outbox migrate up on it: %w", err)
+		return fmt.Errorf("the inbox's tables are not in this database: run outbox migrate up on it: %w", err)
 	case "42501":
-		return fmt.Errorf("a right is missing: outbox migrate grants --consumer ROLE prints what a consumer needs: %w", err)
+		return fmt.Errorf("a right is missing: %s: %w", howToGrant, err)
 	}
 	return err
 }

@@ -17,7 +17,7 @@ const (
 	Handled Result = iota
 	// Repeat: the consumer has handled the event before.
 	Repeat
-	// Ignored: no handler is for its type.
+	// Ignored: no handler is for its type, or it is in a retry topic and another consumer has sent it there.
 	Ignored
 )
 

@@ -132,9 +132,9 @@ func (r *Runner) say(what string, it *item, attempts int, cause error, more ...a
 	r.cfg.Logger.Error(what, append(args, more...)...)
 }
 
-// notBefore is when a record of a retry topic is to be tried; zero for any other.
+// notBefore is when a record of a retry topic is to be tried; zero for any other, and for another consumer's.
 func (r *Runner) notBefore(record *Record) time.Time {
-	if _, again := r.stage(record); !again {
+	if _, again := r.stage(record); !again || r.foreign(record) {
 		return time.Time{}
 	}
 	return ReadLetter(record).NotBefore

@@ -149,6 +149,7 @@ func NewRunner(h Handling, log Log, cfg RunnerConfig) (*Runner, error) {
 
 // Run handles what is taken until ctx ends. Then it takes nothing more, lets handlers end that are at work, for DrainTimeout, and commits what is settled.
 func (r *Runner) Run(ctx context.Context) {
+	r.compareConnections()
 	var workers sync.WaitGroup
 	for range r.cfg.Workers {
 		workers.Go(r.worker)

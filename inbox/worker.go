@@ -130,7 +130,7 @@ func (r *Runner) handle(g *group) {
 		records[i] = it.Record
 	}
 	v := verdict{settled: make([]bool, len(g.items)), stuck: map[*queue]time.Duration{}}
-	for n, o := range r.handling.Handle(ctx, records) {
+	for n, o := range r.outcomes(ctx, records) {
 		it := g.items[n]
 		if _, stuck := v.stuck[it.queue]; !stuck {
 			r.judge(ctx, &v, n, it, o)

@@ -53,12 +53,16 @@ func NewConsumer(h inbox.Handling, cfg ConsumerConfig) (*Consumer, error) {
 func (c *Consumer) Stats() inbox.Stats { return c.runner.Stats() }
 
 // Run handles records until ctx ends. Then it lets handlers end that are at work, commits what is settled, and leaves the group. It returns nil after that. An error,
-// at the start only, names topics that are missing. Kafka, when it does not answer, is waited for. Run may be called once.
+// at the start only, names topics that are missing, or tables and rights in the database, and says what to do. Kafka and the database, when they do not answer, are
+// waited for. Run may be called once.
 func (c *Consumer) Run(ctx context.Context) error {
 	if c.begun.Swap(true) {
 		return errors.New("run a consumer: it has been run before; make another one")
 	}
 	if err := c.checkTopics(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	if err := c.runner.Ready(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
 	net := newNetwork(c.cfg.Config)

@@ -90,7 +90,7 @@ func firstTimes(offsets []int64) (first []int64) {
 }
 
 // consume runs a consumer until the function is called or the test ends.
-func consume(t *testing.T, d *desk, cfg ConsumerConfig) (c *Consumer, stop func()) {
+func consume(t *testing.T, d inbox.Handling, cfg ConsumerConfig) (c *Consumer, stop func()) {
 	t.Helper()
 	c, err := NewConsumer(d, cfg)
 	if err != nil {
