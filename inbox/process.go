@@ -16,7 +16,7 @@ import (
 // rolled back that was made before Process, the event is not handled either. In a transaction that is repeatable read or serializable an event that another one
 // has handled since it began is an error with SQLSTATE 40001, as usual there, and no repeat: make the transaction again.
 func Process(ctx context.Context, tx outbox.Tx, consumer, eventID string, fn func(context.Context) error) (handled bool, err error) {
-	return once(consumer, eventID, func(query string) (int64, error) {
+	return once(ctx, consumer, eventID, func(ctx context.Context, query string) (int64, error) {
 		tag, err := tx.Exec(ctx, query, consumer, eventID)
 		return tag.RowsAffected(), err
 	}, func() error { return fn(ctx) })
@@ -24,7 +24,7 @@ func Process(ctx context.Context, tx outbox.Tx, consumer, eventID string, fn fun
 
 // ProcessSQL is [Process] with a transaction of database/sql, for every driver for PostgreSQL.
 func ProcessSQL(ctx context.Context, tx *sql.Tx, consumer, eventID string, fn func(context.Context) error) (handled bool, err error) {
-	return once(consumer, eventID, func(query string) (int64, error) {
+	return once(ctx, consumer, eventID, func(ctx context.Context, query string) (int64, error) {
 		result, err := tx.ExecContext(ctx, query, consumer, eventID)
 		if err != nil {
 			return 0, err
@@ -33,11 +33,11 @@ func ProcessSQL(ctx context.Context, tx *sql.Tx, consumer, eventID string, fn fu
 	}, func() error { return fn(ctx) })
 }
 
-func once(consumer, eventID string, exec func(query string) (rows int64, err error), fn func() error) (handled bool, err error) {
+func once(ctx context.Context, consumer, eventID string, exec func(ctx context.Context, query string) (rows int64, err error), fn func() error) (handled bool, err error) {
 	if err := errors.Join(checkName("consumer", consumer, MaxConsumerBytes), checkName("event id", eventID, MaxEventIDBytes)); err != nil {
 		return false, fmt.Errorf("remember event: %w", err)
 	}
-	rows, err := exec(claimOneSQL)
+	rows, err := exec(ctx, claimOneSQL)
 	if err != nil {
 		return false, rememberError(consumer, eventID, err)
 	}
@@ -45,9 +45,15 @@ func once(consumer, eventID string, exec func(query string) (rows int64, err err
 		return false, nil
 	}
 	defer func() {
-		if !handled { // fn has failed or panicked
-			// A transaction that is broken already is of no use to a commit either.
-			_, _ = exec(unclaimSQL)
+		if handled {
+			return
+		}
+		// fn has failed, panicked, or ended its goroutine: maybe because its context has ended, which says nothing of the caller's commit.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), proof)
+		defer cancel()
+		// A transaction that is broken already is of no use to a commit either.
+		if _, failed := exec(ctx, unclaimSQL); failed != nil && sqlState(failed) != inFailedTransaction {
+			err = errors.Join(err, fmt.Errorf("forget event %s of consumer %s, which was not handled: roll back: %w", eventID, consumer, failed))
 		}
 	}()
 	if err := fn(); err != nil {
@@ -55,6 +61,9 @@ func once(consumer, eventID string, exec func(query string) (rows int64, err err
 	}
 	return true, nil
 }
+
+// inFailedTransaction is the SQLSTATE of a transaction that can only be rolled back.
+const inFailedTransaction = "25P02"
 
 func rememberError(consumer, eventID string, err error) error {
 	return fmt.Errorf("remember event %s for consumer %s: %w", eventID, consumer, explain(err))

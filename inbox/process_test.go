@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -316,4 +317,59 @@ func ExampleProcess() {
 		})
 	}
 	_ = bill // with your database
+}
+
+// The context of a handler may have ended; the caller's commit has another one.
+func TestWhatFailsByItsContextComesAgainEvenIfItsCallerCommits(t *testing.T) {
+	t.Parallel()
+	late := func(ctx context.Context) error {
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	for name, fn := range map[string]func(ctx context.Context) error{
+		"fails":         late,
+		"panics":        func(ctx context.Context) error { panic(late(ctx)) },
+		"ends the test": func(ctx context.Context) error { _ = late(ctx); runtime.Goexit(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := account(t)
+			viaPgx, viaSQL := db.Pool(t), open(t, "postgres", db.URL)
+			for id, do := range map[string]func(fn func(context.Context) error, timeout time.Duration) (bool, error){
+				"a": func(fn func(context.Context) error, timeout time.Duration) (handled bool, err error) {
+					tx, err := viaPgx.Begin(t.Context())
+					if err != nil {
+						return false, err
+					}
+					defer func() { err = errors.Join(err, tx.Commit(t.Context())) }()
+					ctx, cancel := context.WithTimeout(t.Context(), timeout)
+					defer cancel()
+					return inbox.Process(ctx, tx, "billing", "a", fn)
+				},
+				"b": func(fn func(context.Context) error, timeout time.Duration) (handled bool, err error) {
+					tx, err := viaSQL.BeginTx(t.Context(), nil)
+					if err != nil {
+						return false, err
+					}
+					defer func() { err = errors.Join(err, tx.Commit()) }()
+					ctx, cancel := context.WithTimeout(t.Context(), timeout)
+					defer cancel()
+					return inbox.ProcessSQL(ctx, tx, "billing", "b", fn)
+				},
+			} {
+				over := make(chan struct{})
+				go func() {
+					defer close(over)
+					defer func() { _ = recover() }()
+					if handled, err := do(fn, 200*time.Millisecond); handled || !errors.Is(err, context.DeadlineExceeded) {
+						t.Errorf("%s: handled %v, %v", id, handled, err)
+					}
+				}()
+				<-over
+				if handled, err := do(func(context.Context) error { return nil }, time.Minute); err != nil || !handled {
+					t.Errorf("%s: the next delivery: handled %v, %v", id, handled, err)
+				}
+			}
+		})
+	}
 }
