@@ -10,7 +10,7 @@ import (
 // limit has to be raised.
 type Largest interface {
 	// LargestOf returns for each of the topics the size of the largest record that was refused for its size, of the parked keys, or of the dead events; topics
-	// without one are left out. The order is that of the topics' names.
+	// without one are left out, and the dead-letter topics that have refused the letters of such keys are there too. The order is that of the topics' names.
 	LargestOf(ctx context.Context, verb Verb, topics []string) ([]TopicSize, error)
 }
 

@@ -71,7 +71,13 @@ func TestAnEventSaysWhyItDoesNotMove(t *testing.T) {
 	d.exec(`INSERT INTO outbox.pause (source, scope, topic, paused_by, reason) VALUES ($1, 'topic', $2, 'bob', 'not now')`, d.id, invoice)
 	d.exec(`INSERT INTO outbox.pause (source, scope, topic, key_hash, partition_key, paused_by) VALUES ($1, 'key', $2, $3, 'd', 'eve')`, d.id, invoice, keyHash(relayKey(invoice, "d")))
 	d.exec(`INSERT INTO outbox.request (source, verb, topic, partition_key, requested_by) VALUES ($1, 'skip', $2, 'd', 'dan')`, d.id, invoice)
-	d.exec(`UPDATE outbox.relay SET proved_at = now() - interval '10 min'`)
+	d.exec(`UPDATE outbox.relay SET started_at = now() - interval '1 h', proved_at = now() - interval '10 min'`)
+	for _, c := range d.why(9) {
+		if c == operate.ReasonOutage {
+			t.Error("a relay that had nothing to ask for a while is said not to be answered")
+		}
+	}
+	d.exec(`UPDATE outbox.relay SET silent_since = now() - interval '10 min'`)
 	var said []string
 	for _, r := range d.show(operate.Ref{ID: 9}).Why {
 		said = append(said, fmt.Sprintf("%s by %s", r.Code, r.By))

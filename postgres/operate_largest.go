@@ -11,7 +11,11 @@ import (
 
 var _ operate.Largest = (*Store)(nil)
 
-// LargestOf implements [operate.Largest]. The size stands in the reason, in words: it is the broker's measure of a record, which no column has.
+// toLetter stands in the reason of a key whose event a dead-letter topic has refused, between what that topic has said and why the event was to go there.
+const toLetter = "; why it is to go there: "
+
+// LargestOf implements [operate.Largest]. The size stands in the reason, in words: it is the broker's measure of a record, which no column has. The reason of a key whose letter was refused
+// has up to two sizes: first that of the letter, which is the dead-letter topic's, then that of the record.
 func (s *Store) LargestOf(ctx context.Context, verb operate.Verb, topics []string) (found []operate.TopicSize, err error) {
 	from, failed := "outbox.parked_key t", "t.code"
 	if verb == operate.VerbRestore {
@@ -19,11 +23,13 @@ func (s *Store) LargestOf(ctx context.Context, verb operate.Verb, topics []strin
 	}
 	err = s.change(ctx, "look for the largest record", func(ctx context.Context, l survey) error {
 		var q query
+		refused := fmt.Sprintf("SELECT t.topic, t.reason, %s AS code FROM %s WHERE source = %s AND topic = ANY (%s)", failed, from, q.param(l.row.id, "uuid"), q.param(topics, "text[]"))
 		rows, err := l.tx.Query(ctx, fmt.Sprintf(`
-SELECT topic, largest FROM (
-    SELECT topic, max(substring(reason FROM '([0-9]{1,18}) bytes')::bigint) AS largest FROM %s
-    WHERE source = %s AND %s = 'MESSAGE_TOO_LARGE' AND topic = ANY (%s) GROUP BY topic) t
-WHERE largest IS NOT NULL ORDER BY topic`, from, q.param(l.row.id, "uuid"), failed, q.param(topics, "text[]")), q.args...)
+SELECT topic, max(substring(said FROM '([0-9]{1,18}) bytes')::bigint) AS largest FROM (
+    SELECT topic, coalesce(nullif(split_part(reason, '%[2]s', 2), ''), reason) AS said FROM (%[1]s) t WHERE code = 'MESSAGE_TOO_LARGE'
+    UNION ALL
+    SELECT substring(reason FROM '^the dead-letter topic (\S+) does not take it: MESSAGE_TOO_LARGE'), split_part(reason, '%[2]s', 1) FROM (%[1]s) t
+) s WHERE topic IS NOT NULL GROUP BY topic HAVING max(substring(said FROM '([0-9]{1,18}) bytes')::bigint) IS NOT NULL ORDER BY topic`, refused, toLetter), q.args...)
 		if err != nil {
 			return err
 		}

@@ -10,18 +10,6 @@ import (
 	"github.com/outbox-relay/outbox/operate"
 )
 
-// LetterTopics returns the dead-letter topics for which keys are parked because they take nothing, those with the most keys first, as [operate.TopicList] has them. It looks at the
-// oldest 1,000,000 parked keys and gives up after 10 s.
-func (o *Operator) LetterTopics(ctx context.Context) ([]operate.LetterTopic, error) {
-	row, err := o.source(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return glance(ctx, o.db, row, statusTimeout, func(ctx context.Context, tx pgx.Tx) ([]operate.LetterTopic, error) {
-		return readLetterTopics(ctx, tx, row.id, statusLimit)
-	})
-}
-
 // readLetterTopics takes the dead-letter topics from the reasons of the oldest parked keys, limit of them at most: a relay begins the reason of a key with what the dead-letter topic has
 // answered.
 func readLetterTopics(ctx context.Context, q querier, source uuid.UUID, limit int) ([]operate.LetterTopic, error) {

@@ -86,9 +86,20 @@ func TestDeadLetterTopicsThatTakeNothingAreNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	all, err := o.LetterTopics(t.Context())
-	if err != nil || len(all) != 2 {
-		t.Errorf("the operator sees %+v, %v", all, err)
+	all, err := o.Status(t.Context())
+	if err != nil || len(all.LetterTopics) != 2 {
+		t.Errorf("the operator sees %+v, %v", all.LetterTopics, err)
+	}
+	d.exec(`INSERT INTO outbox.dead_event (source, id, event_id, topic, partition_key, lane, event, code, reason, died_by)
+SELECT $1, n, gen_random_uuid(), 'a', 'k', 0, '{}', 'DEAD', 'it is bad', 'me' FROM generate_series(101, 103) n`, d.id)
+	after, err := o.Status(t.Context())
+	same(t, "dead events, after three more", after.Dead, all.Dead+3)
+	if err != nil || after.DeadCapped {
+		t.Errorf("capped: %t, %v", after.DeadCapped, err)
+	}
+	n, capped, err := countDead(t.Context(), d.db, d.id, 2)
+	if n != 2 || !capped || err != nil {
+		t.Errorf("counted to 2: %d, %t, %v", n, capped, err)
 	}
 }
 

@@ -13,9 +13,6 @@ import (
 	"github.com/outbox-relay/outbox/relay"
 )
 
-// silence is how long Kafka may have said nothing to a relay before that is a reason; relays write down what they heard three times in a lease.
-const silence = 30 * time.Second
-
 // addReasons says why the event does not move, the most telling reason first.
 func (l survey) addReasons(ctx context.Context, d *operate.EventDetail) error {
 	switch d.State {
@@ -187,29 +184,23 @@ func (l survey) whyNobody(ctx context.Context, d *operate.EventDetail) ([]operat
 	return []operate.Reason{{Code: operate.ReasonNoRelay, By: *dead, Text: fmt.Sprintf("no relay is alive: start one (outbox relay); %s was last seen at %s, and ended without a word", *dead, clock(*seen))}}, nil
 }
 
-// whyOutage tells that the owner of the lane hears nothing of Kafka.
+// whyOutage tells that the owner of the lane hears nothing of Kafka, by its own word: when Kafka last answered tells nothing of a relay that had nothing to ask since.
 func (l survey) whyOutage(ctx context.Context, d *operate.EventDetail) ([]operate.Reason, error) {
 	var name string
-	var proved, silent *time.Time
+	var silent time.Time
 	err := l.tx.QueryRow(ctx, `
-SELECT r.name, r.proved_at, r.silent_since FROM outbox.lane n JOIN outbox.relay r ON r.source = n.source AND r.owner = n.owner
-WHERE n.source = $1::uuid AND n.lane = $2::integer AND n.expires_at > now() AND (r.silent_since IS NOT NULL
-  OR r.started_at < now() - $3::float8 * interval '1 second' AND coalesce(r.proved_at < now() - $3::float8 * interval '1 second', true))`, l.row.id.String(), d.Lane, silence.Seconds()).Scan(&name, &proved, &silent)
+SELECT r.name, r.silent_since FROM outbox.lane n JOIN outbox.relay r ON r.source = n.source AND r.owner = n.owner
+WHERE n.source = $1::uuid AND n.lane = $2::integer AND n.expires_at > now() AND r.silent_since IS NOT NULL`, l.row.id.String(), d.Lane).Scan(&name, &silent)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
 	}
-	text := name + " has its lane, and Kafka has never answered it"
-	since := proved
-	if silent != nil {
-		since = silent
-	}
-	if since != nil {
-		text = fmt.Sprintf("%s has its lane, and Kafka has not answered it since %s", name, clock(*since))
-	}
-	return []operate.Reason{{Code: operate.ReasonOutage, By: name, Since: timeOrZero(since), Text: text + ": look at the brokers, and at its log"}}, nil
+	return []operate.Reason{{
+		Code: operate.ReasonOutage, By: name, Since: silent.UTC(),
+		Text: fmt.Sprintf("%s has its lane, and Kafka has not answered it since %s: look at the brokers, and at its log", name, clock(silent)),
+	}}, nil
 }
 
 // whyRequested shows what somebody has asked for and is not done yet.

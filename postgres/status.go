@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/operate"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -98,6 +99,11 @@ type Status struct {
 	// zero when they tell nothing, as always in a source that deletes.
 	LastPublished time.Time
 	Topics        []TopicStatus
+	// Dead is how many events were given up and are kept; DeadCapped tells that there are more: counting ended at the limit.
+	Dead       int64
+	DeadCapped bool
+	// LetterTopics are the dead-letter topics that take nothing, those with the most keys first, as the oldest parked keys tell.
+	LetterTopics []operate.LetterTopic
 	// Pauses are the first hundred of what is paused, with what each keeps: the source, then topics, then keys, the oldest pause first. The [Backlog] counts all.
 	Pauses []PauseStatus
 	Lanes  []LaneStatus
@@ -157,7 +163,7 @@ func (w watcher) run(ctx context.Context, fn func(context.Context, *pgx.Conn) er
 func readStatus(ctx context.Context, db runner, row sourceRow, limit int64) (Status, error) {
 	return glance(ctx, db, row, statusTimeout, func(ctx context.Context, tx pgx.Tx) (Status, error) {
 		st := Status{Table: row.table.String(), SourceID: row.id}
-		var errs [6]error
+		var errs [8]error
 		w, err := takeCensus(ctx, tx, row, limit)
 		if err != nil {
 			return st, err
@@ -171,6 +177,8 @@ func readStatus(ctx context.Context, db runner, row sourceRow, limit int64) (Sta
 SELECT now(), coalesce(first_published_at, '0001-01-01 00:00:00+00') FROM outbox.source WHERE id = $1`, row.id).
 			Scan(&st.At, &st.FirstPublished)
 		st.Pauses, errs[5] = w.pauses(ctx, tx, row)
+		st.LetterTopics, errs[6] = readLetterTopics(ctx, tx, row.id, int(limit))
+		st.Dead, st.DeadCapped, errs[7] = countDead(ctx, tx, row.id, limit)
 		return st, firstError(errs[:]...)
 	})
 }
@@ -228,6 +236,15 @@ func besideSQL(table string) string {
     (SELECT coalesce(greatest(0, max(extract(epoch FROM now() - parked_at)) * 1000000), 0)::bigint
      FROM outbox.parked_key WHERE source = $1),
     (SELECT ` + indexedOf(table+"::text") + `), ` + pausedSQL
+}
+
+// countDead counts the dead events, limit of them at most.
+func countDead(ctx context.Context, q querier, source uuid.UUID, limit int64) (n int64, capped bool, err error) {
+	err = q.QueryRow(ctx, "SELECT count(*) FROM (SELECT FROM outbox.dead_event WHERE source = $1 LIMIT $2) d", source, limit+1).Scan(&n)
+	if err != nil {
+		return 0, false, fmt.Errorf("count the dead events: %w", err)
+	}
+	return min(n, limit), n > limit, nil
 }
 
 func readLanes(ctx context.Context, q querier, source uuid.UUID) ([]LaneStatus, error) {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -235,11 +236,18 @@ func (t *term) answerLetter(ctx context.Context, a answered) error {
 		return nil
 	case ClassEvent, ClassTopic:
 		code, reason := ReasonOf(a.err)
-		f.Reason = fmt.Sprintf("the dead-letter topic %s does not take it: %s: %s; when it does, let the key go on: outbox keys unpark; why it is to go there: %s",
-			engine.Short(a.Letter.Topic), code, reason, f.Reason)
+		f.Reason = refusedLetter(engine.Short(a.Letter.Topic), code, reason, f.Reason)
 		_, err := t.dealtWith(ctx, f.Key, &f)
 		return err
 	}
 	// As with an event: the client is gone, and the term with it.
 	return fmt.Errorf("publish to a dead-letter topic: %w", a.err)
+}
+
+// refusedLetter is why a key stops whose dead-letter topic takes nothing, with a command that can be copied. That names the topic and not the key: the reason is in the log, and a key is the
+// services' data. What the topic has answered stands first: outbox status and outbox topics read it there.
+func refusedLetter(topic, code, reason, why string) string {
+	said := fmt.Sprintf("dead-letter topic %s does not take it: %s", topic, code)
+	return fmt.Sprintf("the %s: %s; when it does, let what waits for it go on: outbox keys unpark --error '%s'; why it is to go there: %s",
+		said, reason, strings.ReplaceAll(said, "'", `'\''`), why)
 }

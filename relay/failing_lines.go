@@ -22,15 +22,18 @@ const (
 type failureLines struct{ parked, followed, buried, locked, retried burst }
 
 func newFailureLines(log *slog.Logger, now func() time.Time) *failureLines {
-	of := func(level slog.Level, text, more string) burst {
-		return burst{log: log, now: now, level: level, text: text, more: more}
+	of := func(level slog.Level, text, more, note string) burst {
+		return burst{log: log, now: now, level: level, text: text, more: more, note: note}
 	}
 	return &failureLines{
-		parked:   of(slog.LevelError, "key parked: its events wait for an operator, the others go on", "more keys parked"),
-		followed: of(slog.LevelWarn, "key waits: another key stops the aggregate of its next event", "more keys wait for aggregates"),
-		buried:   of(slog.LevelError, "event given up: it is with the dead ones, its key goes on", "more events given up"),
-		locked:   of(slog.LevelWarn, "event given up, but its row is locked: its key waits until the transaction ends that has it", "more events given up whose rows are locked"),
-		retried:  of(slog.LevelWarn, "event failed, it is tried again: its key waits, the others go on", "more events failed, they are tried again"),
+		parked: of(slog.LevelError, "key parked: its events wait for an operator, the others go on", "more keys parked", "outbox keys list shows them"),
+		followed: of(slog.LevelWarn, "key waits: another key stops the aggregate of its next event", "more keys wait for aggregates",
+			"outbox keys list shows them"),
+		buried: of(slog.LevelError, "event given up: it is with the dead ones, its key goes on", "more events given up", "outbox events list --state dead shows them"),
+		locked: of(slog.LevelWarn, "event given up, but its row is locked: its key waits until the transaction ends that has it", "more events given up whose rows are locked",
+			"outbox events show ID says what has a row locked"),
+		retried: of(slog.LevelWarn, "event failed, it is tried again: its key waits, the others go on", "more events failed, they are tried again",
+			"outbox events list --state waiting shows them"),
 	}
 }
 
@@ -53,8 +56,8 @@ type burst struct {
 	log   *slog.Logger
 	now   func() time.Time
 	level slog.Level
-	// text is the line of one event, more the one of many.
-	text, more string
+	// text is the line of one event, more the one of many, note the command that shows those.
+	text, more, note string
 
 	began time.Time
 	said  int
@@ -96,7 +99,7 @@ func (b *burst) sumUp(ctx context.Context) {
 	if b.unsaid > 0 {
 		b.log.Log(ctx, b.level, b.more, "events", b.unsaid, "topics", b.topics.String(), "codes", b.codes.String(),
 			"first_id", b.first.ID, "first_event_id", b.first.EventID, "last_id", b.last.ID, "last_event_id", b.last.EventID,
-			"note", "outbox keys list and outbox events list show them")
+			"note", b.note)
 	}
 	b.said, b.unsaid, b.codes, b.topics = 0, 0, counted{}, counted{}
 }

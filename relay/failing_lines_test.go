@@ -19,6 +19,9 @@ func TestABurstOfParkedKeysIsSummedUp(t *testing.T) {
 		if lines != burstLines || sums != 1 || r.log.count(fmt.Sprintf("events=%d ", keys-burstLines)) != 1 || r.log.count("codes=\"TEST: 2990\"") != 1 {
 			t.Errorf("%d lines and %d that sum up, want %d and 1, of %d events\n%s", lines, sums, burstLines, keys-burstLines, r.log.text.String())
 		}
+		if n := r.log.count("outbox keys list shows them"); n != 1 {
+			t.Errorf("%d lines say what shows parked keys, want 1", n)
+		}
 		if n := r.log.count("secret"); n != 0 {
 			t.Errorf("%d keys are in the log", n)
 		}
@@ -39,6 +42,9 @@ func TestTheEndOfABurstIsSaidWhileTheRelayWorks(t *testing.T) {
 		after(burstTime + time.Second)
 		if n := r.log.count("more events given up"); n != 1 || r.log.count("events=2 ") != 1 {
 			t.Errorf("%d lines that sum up, want 1, of 2 events", n)
+		}
+		if n := r.log.count("outbox events list --state dead shows them"); n != 1 || r.log.count("keys list") != 0 {
+			t.Errorf("%d lines say what shows dead events, want 1, and none that keys list does", n)
 		}
 		fail(1)
 		w.untilPublished()

@@ -117,7 +117,7 @@ func TestDeadLetterTopicThatFailsParksTheKeyAndSaysSo(t *testing.T) {
 		r.wantStopped()
 		p := w.table.parked[keyA]
 		if p.Code != "TOO_BAD" || !strings.Contains(p.Reason, "it is bad") || !strings.Contains(p.Reason, "dead-letter topic dead.orders") ||
-			!strings.Contains(p.Reason, "UNKNOWN_TOPIC_OR_PARTITION") || !strings.Contains(p.Reason, "when it does, let the key go on: outbox keys unpark") || len(w.table.deadEvents()) != 0 {
+			!strings.Contains(p.Reason, "UNKNOWN_TOPIC_OR_PARTITION") || !strings.Contains(p.Reason, "outbox keys unpark --error 'dead-letter topic dead.orders does not take it: UNKNOWN_TOPIC_OR_PARTITION'") || len(w.table.deadEvents()) != 0 {
 			t.Errorf("parked: %+v, dead: %v", p, w.table.deadEvents())
 		}
 	})

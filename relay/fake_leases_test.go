@@ -381,3 +381,10 @@ func (f *fakeTable) silent(owner uuid.UUID) time.Duration {
 	}
 	return 0
 }
+
+// lastProof is how long ago Kafka answered the relay, as far as it has said.
+func (f *fakeTable) lastProof(owner uuid.UUID) time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return time.Since(f.relays[owner].proved)
+}

@@ -93,6 +93,7 @@ func (t *term) count(outcomes []outcome, acked int) {
 	for _, o := range outcomes {
 		if o.err != nil {
 			t.countError(ClassOf(o.err))
+			t.askFor(o.event.Topic)
 		} else {
 			t.noteTopic(o.event.Topic)
 			t.counters.noteAcked(o.event, now)

@@ -50,7 +50,7 @@ type Relay struct {
 	proved atomic.Pointer[time.Time]
 	// unanswered is since when questions to the brokers fail; nil when the last was answered.
 	unanswered atomic.Pointer[time.Time]
-	// topic is the one of the last acknowledged event.
+	// topic is the one of the last acknowledged event; before the first, that of a parked key or of a failed event, nil without one.
 	topic atomic.Pointer[string]
 }
 

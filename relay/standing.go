@@ -109,6 +109,9 @@ func (r *Relay) showCutOff(ctx context.Context) {
 	}
 }
 
+// askFor has the prober ask for a topic until something is published: a relay could ask for none else while everything is parked.
+func (r *Relay) askFor(topic string) { r.topic.CompareAndSwap(nil, &topic) }
+
 // noteTopic remembers a topic that can be published to.
 func (r *Relay) noteTopic(name string) {
 	if last := r.topic.Load(); last == nil || *last != name {
@@ -117,7 +120,7 @@ func (r *Relay) noteTopic(name string) {
 }
 
 // prober asks the brokers whether they are there while nothing is outstanding whose acknowledgement would show it: so that a relay that is cut off knows
-// whom to leave its lanes to. It asks for a topic that this relay has published to; one that never did cannot ask, and has only the proof of its start.
+// whom to leave its lanes to. It asks for a topic that this relay has published to, or that it knows of a parked key or a failed event; one without any cannot ask, and has only the proof of its start.
 type prober struct {
 	*term
 	asked time.Time

@@ -404,3 +404,27 @@ func TestAStopAfterAResignationHandsNothingBackEarly(t *testing.T) {
 		w.untilPublished()
 	})
 }
+
+// Nothing is published while everything is parked, and still it must be known whether Kafka answers: who looks at the incident would be sent to the brokers.
+func TestARelayThatStartsWhileEverythingIsParkedGoesOnAskingTheBrokers(t *testing.T) {
+	inWorld(t, func(w *world) {
+		bad := w.table.insert(keyA)
+		first := w.relay(Config{Policies: []Policy{{OnFailure: Park}}})
+		first.publisher.fail = rejects(bad)
+		first.start()
+		w.until("parked", func() bool { return len(w.table.parkedKeys()) == 1 })
+		first.wantStopped()
+
+		r := w.relay(Config{})
+		net := between(r)
+		r.start()
+		after(2 * time.Minute)
+		if ago := w.table.lastProof(r.owner.ID); ago > 30*time.Second {
+			t.Errorf("Kafka answered last %s ago", ago)
+		}
+		net.cut()
+		w.until("said to be unanswered", func() bool { return w.table.silent(r.owner.ID) > 0 })
+		net.heal()
+		r.wantStopped()
+	})
+}

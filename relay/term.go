@@ -223,6 +223,7 @@ func (t *term) readParked(ctx context.Context, lanes []int32) error {
 	}
 	for _, p := range parked {
 		t.gate.park(p.Key)
+		t.askFor(p.Key.Topic)
 		switch {
 		case p.Code != CodeAggregateParked:
 			t.rooted(p)

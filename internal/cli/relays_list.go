@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -57,17 +58,27 @@ func (a *app) printRelayList(list []operate.Relay) error {
 			if !r.Alive {
 				alive = "dead"
 			}
-			answered := moment(r.ProvedAt)
-			if r.Alive && !r.SilentSince.IsZero() {
-				answered = "NOT SINCE " + moment(r.SilentSince)
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", cell(r.Name), cell(r.Version), alive, lanes, r.Holds, answered, moment(r.StartedAt), moment(r.SeenAt))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", cell(r.Name), cell(r.Version), alive, lanes, r.Holds, kafkaAnswered(r), moment(r.StartedAt), moment(r.SeenAt))
 		}
 	})
 	if err != nil {
 		return err
 	}
 	return a.printHeldNames(list)
+}
+
+// nothingAsked is from when on an answer is so old that the relay has had nothing to ask Kafka since: else it asks every few seconds.
+const nothingAsked = 30 * time.Second
+
+// kafkaAnswered says when Kafka last answered a relay, and of an old answer that none is missing.
+func kafkaAnswered(r operate.Relay) string {
+	switch {
+	case r.Alive && !r.SilentSince.IsZero():
+		return "NOT SINCE " + moment(r.SilentSince)
+	case r.Alive && !r.ProvedAt.IsZero() && r.SeenAt.Sub(r.ProvedAt) >= nothingAsked:
+		return moment(r.ProvedAt) + ", asked nothing since"
+	}
+	return moment(r.ProvedAt)
 }
 
 // printHeldNames says which topics relays that are alive can publish nothing to.

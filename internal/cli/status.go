@@ -83,9 +83,10 @@ func (a *app) printStatus(r sourceStatus) error {
 	fmt.Fprintf(w, "pending\t%s\n", counted(s.Pending, s.PendingCapped))
 	fmt.Fprintf(w, "oldest pending\t%s\n", age(s.Pending, s.OldestAge))
 	fmt.Fprintf(w, "parked keys\t%d\n", s.ParkedKeys)
-	for i, l := range r.letters {
+	for i, l := range s.LetterTopics {
 		fmt.Fprintf(w, "%s\t%s\n", label(i, "dead letters"), letterTopic(l))
 	}
+	fmt.Fprintf(w, "dead events\t%s\n", deadEvents(s))
 	if anyCompeting(s.Relays) {
 		fmt.Fprintf(w, "held keys\tcompeting relays are alive: %s\n", heldElsewhere)
 	}
@@ -100,6 +101,14 @@ func (a *app) printStatus(r sourceStatus) error {
 	}
 	printTopics(w, s)
 	return w.Flush()
+}
+
+// deadEvents is how many there are, and where to look at them.
+func deadEvents(s postgres.Status) string {
+	if s.Dead == 0 {
+		return "0"
+	}
+	return counted(s.Dead, s.DeadCapped) + ": outbox events list --state dead"
 }
 
 // letterTopic says what a dead-letter topic keeps, and what helps.

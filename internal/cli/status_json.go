@@ -19,6 +19,8 @@ type statusObject struct {
 	OldestPendingAgeSeconds float64      `json:"oldest_pending_age_seconds"`
 	EligibleAgeSeconds      float64      `json:"oldest_eligible_age_seconds"`
 	ParkedKeys              int64        `json:"parked_keys"`
+	Dead                    int64        `json:"dead_events"`
+	DeadCapped              bool         `json:"dead_events_capped"`
 	PartialIndex            bool         `json:"partial_index"`
 	FirstPublished          *time.Time   `json:"first_published_at"`
 	LastPublished           *time.Time   `json:"last_published_at"`
@@ -90,7 +92,7 @@ func statusJSON(name string, s postgres.Status) statusObject {
 		Name: name, Table: s.Table, Source: s.SourceID.String(),
 		Pending: s.Pending, PendingCapped: s.PendingCapped,
 		OldestPendingAgeSeconds: s.OldestAge.Seconds(), EligibleAgeSeconds: s.EligibleAge.Seconds(),
-		ParkedKeys: s.ParkedKeys, PartialIndex: s.Indexed,
+		ParkedKeys: s.ParkedKeys, Dead: s.Dead, DeadCapped: s.DeadCapped, PartialIndex: s.Indexed,
 		FirstPublished: timeOrNull(s.FirstPublished), LastPublished: timeOrNull(s.LastPublished),
 		Paused: pausedObject{s.Paused.Source, s.Paused.Topics, s.Paused.Keys}, Pauses: pausesJSON(s), Topics: []topicObject{}, Lanes: lanesJSON(s.Lanes), Relays: []relayObject{},
 	}

@@ -21,7 +21,6 @@ type sourceStatus struct {
 	name, table string
 	status      postgres.Status
 	holding     postgres.Holding
-	letters     []operate.LetterTopic
 	err         error
 	// password is where the database's was taken from.
 	password string
@@ -66,9 +65,6 @@ func (r *sourceStatus) ask(ctx context.Context, pool *pgxpool.Pool) {
 	if r.status, r.err = operator.Status(ctx); r.err == nil {
 		r.holding, r.err = operator.Holding(ctx)
 	}
-	if r.err == nil {
-		r.letters, r.err = operator.LetterTopics(ctx)
-	}
 }
 
 // text is the error as the command would end with it if this source were the only one.
@@ -83,7 +79,7 @@ type failedObject struct {
 
 func (a *app) encodeStatuses(reports []sourceStatus) error {
 	for _, r := range reports {
-		var object any = statusWithHolding{statusJSON(r.name, r.status), holdingJSON(r.holding), append([]operate.LetterTopic{}, r.letters...)}
+		var object any = statusWithHolding{statusJSON(r.name, r.status), holdingJSON(r.holding), append([]operate.LetterTopic{}, r.status.LetterTopics...)}
 		if r.err != nil {
 			object = failedObject{r.name, r.table, r.text()}
 		}
