@@ -2,57 +2,113 @@ package cli
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/outbox-relay/outbox/internal/config"
 	"github.com/outbox-relay/outbox/internal/doctor"
+	"github.com/outbox-relay/outbox/kafka"
 )
 
+// doctorFlags are the settings of the relay that is to work, as it has them.
+type doctorFlags struct {
+	chosenSource
+	json bool
+}
+
+// doctorSettings are those of the relay's settings that decide what it needs.
+func doctorSettings() []string { return append(dltSettings(), "topics", "create-topics", "on-failure") }
+
 func (a *app) doctor() *cobra.Command {
-	var db database
-	var asJSON bool
+	f := &doctorFlags{}
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Look for what is wrong with the database, and say what mends it",
+		Short: "Look for what is wrong with the database and with Kafka, and say what mends it",
 		Long: `doctor looks at the server, at a pooler in the way, at the rights of the role, at the
 schema, the table and its source, and at what weakens a guarantee or makes the relay
-slow: settings, triggers, dead rows, transactions that are open for long, leases. Each
-finding has a code, says why it matters, and what mends it. It changes nothing, needs no
-more rights than the role has, and says what it could not look at, and why.
+slow: settings, triggers, dead rows, transactions that are open for long, leases. Of
+Kafka it looks at each broker, at what the user may do, and at the topics that events
+wait for: whether they are there, take the largest of the events, and are replicated.
+Each finding has a code, says why it matters, and what mends it.
 
-It looks at the database only: whether Kafka answers, and whether a topic is there, is
-in outbox status and outbox topics as soon as a relay has tried, and in the outcome of
-outbox relay --once. Give it the role of the relay to learn whether that may do what
-it has to.
+It changes nothing, needs no more rights than it is given, and says what it could not
+look at, and why. Give it the settings of the relay, to learn whether that may do what
+it has to. Without brokers it looks at the database only.
 
 It ends with 1 where something is wrong, and with 0 where there are warnings alone.`,
-		Example: "  outbox doctor\n  outbox doctor --table orders.outbox_event --json",
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			pool, err := db.pool(cmd.Context(), a, cmd)
-			if err != nil {
-				return settingsError(cmd, err)
-			}
-			defer pool.Close()
-			report, err := doctor.Examine(cmd.Context(), doctor.Config{Pool: pool, Table: db.table, WithoutKafka: "this version looks at the database only"})
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				err = a.encode(report)
-			} else {
-				err = a.printExamination(report)
-			}
-			if err == nil && !report.Ready {
-				err = &quietError{}
-			}
-			return err
-		},
+		Example:     "  outbox doctor\n  outbox doctor --table orders.outbox_event --json\n  outbox doctor --config outbox.yaml --source billing",
+		Annotations: map[string]string{collects: "environment"},
+		RunE:        func(cmd *cobra.Command, _ []string) error { return a.runDoctor(cmd, f) },
 	}
-	db.flags(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object")
+	f.chosenSource.flags(cmd, doctorSettings())
+	cmd.Flags().BoolVar(&f.json, "json", false, "print a JSON object")
 	return cmd
+}
+
+func (a *app) runDoctor(cmd *cobra.Command, f *doctorFlags) error {
+	if err := a.fromEnvironmentBut(cmd, doctorSettings()); err != nil {
+		return &configError{err}
+	}
+	db := database{source: f.source}
+	pool, err := db.pool(cmd.Context(), a, cmd)
+	if err != nil {
+		return settingsError(cmd, err)
+	}
+	defer pool.Close()
+	cfg := doctor.Config{Pool: pool, Table: db.table}
+	if cfg.Kafka, err = f.kafka(a); err != nil {
+		return settingsError(cmd, err)
+	}
+	if cfg.Kafka == nil {
+		cfg.WithoutKafka = "no brokers are named: set KAFKA_BROKERS, or --brokers"
+	} else {
+		defer cfg.Kafka.Inspector.Close()
+	}
+	report, err := doctor.Examine(cmd.Context(), cfg)
+	if err != nil {
+		return err
+	}
+	if f.json {
+		err = a.encode(report)
+	} else {
+		err = a.printExamination(report)
+	}
+	if err == nil && !report.Ready {
+		err = &quietError{}
+	}
+	return err
+}
+
+// kafka is the cluster of the source; nil when no brokers are named.
+func (f *doctorFlags) kafka(a *app) (*doctor.Kafka, error) {
+	cfg, err := config.Load(f.settings, config.Environment(a.env))
+	if err != nil && len(leaves(err)) == 1 && len(cfg.Sources) == 1 && len(cfg.Sources[0].Brokers) == 0 {
+		_, err := (&part{cfg: cfg.Sources[0]}).policies()
+		return nil, err
+	}
+	source, err := f.chosen(a)
+	if err != nil {
+		return nil, err
+	}
+	p := &part{cfg: *source}
+	policies, err := p.policies()
+	if err != nil {
+		return nil, err
+	}
+	inspector, err := kafka.NewInspector(p.kafka(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return nil, err
+	}
+	k := &doctor.Kafka{Inspector: inspector, Topics: source.Topics, CreatesTopics: source.CreateTopics}
+	for _, policy := range policies {
+		if policy.DeadLetterTopic != "" {
+			k.Letters = append(k.Letters, policy.DeadLetterTopic)
+		}
+	}
+	return k, nil
 }
 
 func (a *app) printExamination(r doctor.Report) error {

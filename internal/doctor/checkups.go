@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/outbox-relay/outbox/kafka"
 	"github.com/outbox-relay/outbox/postgres"
 )
 
@@ -51,6 +52,8 @@ func unseenFor(err error, limit time.Duration) string {
 	switch {
 	case lacksRight(err):
 		return "the role lacks a right: " + pg.Message
+	case kafka.IsForbidden(err):
+		return fmt.Sprintf("the user lacks a right, such as DESCRIBE_CONFIGS on the cluster: %v", err)
 	case errors.Is(err, context.DeadlineExceeded), refused && pg.Code == "57014":
 		return fmt.Sprintf("it took longer than %s", limit)
 	}
