@@ -29,15 +29,6 @@ func newEnvironment(environ []string) environment {
 	return e
 }
 
-// usualNames are variables that go by another name everywhere else; they are read when the flag's own is not set.
-var usualNames = map[string]string{
-	"database-url":   "DATABASE_URL",
-	"brokers":        "KAFKA_BROKERS",
-	"tls":            "KAFKA_TLS_ENABLED",
-	"sasl-mechanism": "KAFKA_SASL_MECHANISM",
-	"sasl-username":  "KAFKA_SASL_USERNAME",
-}
-
 // fromEnvironment sets the flags that the command line does not, and returns everything that is wrong with them.
 func (a *app) fromEnvironment(cmd *cobra.Command) error {
 	return a.fromEnvironmentBut(cmd, nil)
@@ -85,12 +76,12 @@ func wanted(f *pflag.Flag) string {
 	return cmp.Or(kinds[f.Value.Type()], "another value")
 }
 
+// envNames are the variables of a flag, the one that wins first: a flag that is a setting of the relay goes by the usual names of that too.
 func envNames(flag string) []string {
-	names := []string{config.Prefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))}
-	if usual := usualNames[flag]; usual != "" {
-		names = append(names, usual)
+	if names := config.VariablesOf(flag); names != nil {
+		return names
 	}
-	return names
+	return []string{config.Prefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))}
 }
 
 // named is how a flag was set: by its own name on the command line, or by a variable.

@@ -84,6 +84,8 @@ func (a *app) parts(ctx context.Context, cfg *config.Config, found error, log *s
 	}
 	if len(problems) == 0 {
 		problems = wiringProblems(parts)
+	} else {
+		problems = append(problems, policyProblems(parts)...)
 	}
 	if len(problems) > 0 {
 		closePools(parts)
@@ -135,6 +137,17 @@ func wiringProblems(parts []*part) []error {
 			_, err = p.wire(slog.New(slog.DiscardHandler))
 		}
 		if err != nil {
+			problems = append(problems, fmt.Errorf("%s%w", p.cfg.Where(), err))
+		}
+	}
+	return problems
+}
+
+// policyProblems are what is wrong with the policies, where the relays cannot be made for another reason.
+func policyProblems(parts []*part) []error {
+	var problems []error
+	for _, p := range parts {
+		if _, err := p.policies(); err != nil {
 			problems = append(problems, fmt.Errorf("%s%w", p.cfg.Where(), err))
 		}
 	}

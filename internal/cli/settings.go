@@ -114,7 +114,8 @@ type target struct {
 }
 
 func newPool(ctx context.Context, cfg *pgxpool.Config) (*pgxpool.Pool, error) {
-	cfg.MaxConns = 4
+	// A pool that keeps connections at hand makes them at once, and nobody has asked for any yet.
+	cfg.MaxConns, cfg.MinConns, cfg.MinIdleConns = 4, 0, 0
 	cfg.ConnConfig.ConnectTimeout = connectTimeout
 	suitPoolers(cfg.ConnConfig)
 	cfg.AfterConnect = postgres.AsUTF8

@@ -22,7 +22,15 @@ type Config struct {
 
 	// Sources are at least one, with different names.
 	Sources []Source `koanf:"-"`
+
+	// origins tells for each setting of the process that somebody has made where that was.
+	origins map[string]origin
+	// unreadable tells that something could not be read, so that more may be meant than stands here.
+	unreadable bool
 }
+
+// Readable tells that everything that was told could be read. It may lack something all the same, such as brokers.
+func (c *Config) Readable() bool { return !c.unreadable }
 
 // Source is one outbox table and the Kafka that its events go to. What the settings mean stands in [Settings].
 type Source struct {

@@ -109,12 +109,16 @@ func (f *file) setting(into layer, key string, line int, value *yaml.Node, scope
 		f.complain(line, "%s", reason)
 		return
 	}
+	if tag := value.Tag; strings.HasPrefix(tag, "!") && !strings.HasPrefix(tag, "!!") {
+		f.complain(value.Line, "%s: the value begins with !, which YAML takes for a tag: put a text that begins so in quotes", key)
+		return
+	}
 	text, ok := scalars(value, s.Kind)
 	if !ok {
 		f.complain(value.Line, "%s: want %s", key, s.Kind)
 		return
 	}
-	o := origin{name: fmt.Sprintf("%s:%d: %s", f.name, line, key)}
+	o := f.origin(line, key)
 	if _, twice := into.origins[s.Key]; twice {
 		f.complain(line, "%s: %s and %s are both given: leave one out", key, s.Key, s.Key+fileSuffix)
 		return
@@ -126,6 +130,11 @@ func (f *file) setting(into layer, key string, line int, value *yaml.Node, scope
 	if err := put(s, text, o); err != nil {
 		f.problems = append(f.problems, err)
 	}
+}
+
+func (f *file) origin(line int, key string) origin {
+	at := fmt.Sprintf("%s:%d", f.name, line)
+	return origin{name: at + ": " + key, line: at}
 }
 
 // find returns the setting that a key of the file makes; fromFile tells that the key names a secret's file.
@@ -163,6 +172,13 @@ func misplaced(s Setting, key string, known bool, scopes []Scope) string {
 	}
 	if key == "lanes" {
 		return "lanes is no setting of a relay: " + LanesAdvice
+	}
+	if key == "<<" {
+		return "<< is not read: what stands at the top is for all sources"
+	}
+	// Behind a colon or an equals sign stands a value, which may be a password.
+	if end := strings.IndexAny(key, ":="); end > 0 {
+		return fmt.Sprintf("unknown setting %s: write a colon and a blank behind the name", Setting{}.shown(key[:end]+"…"))
 	}
 	return fmt.Sprintf("unknown setting %s%s", Setting{}.shown(key), suggestion(key, here))
 }

@@ -7,38 +7,71 @@ import (
 	"testing"
 )
 
-func TestTheExampleFileLoadsAndShowsEverySettingWithItsDefault(t *testing.T) {
+func TestTheFilesInTheDocsAreWhatTheCommandsPrint(t *testing.T) {
 	t.Parallel()
-	content, err := os.ReadFile("../../docs/outbox.example.yaml")
+	schema, err := Schema()
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := mustLoad(t, given{file: string(content)})
-	if len(c.Sources) != 3 || c.Sources[2].Brokers[0] != "analytics-kafka:9092" || c.Sources[0].Brokers[1] != "kafka-2:9092" {
-		t.Errorf("got %+v", c)
-	}
-	for _, s := range Settings() {
-		if s.Scope == Run {
-			continue
-		}
-		line := regexp.MustCompile(`(?m)^ *(# )?` + s.Key + `(-file)?: +(\S+)`).FindStringSubmatch(string(content))
-		switch {
-		case line == nil:
-			t.Errorf("%s is not shown", s.Key)
-		case line[1] != "" && s.Default != "" && line[3] != s.Default:
-			t.Errorf("%s: its default is %s, the example says %s", s.Key, s.Default, line[3])
-		}
-	}
-	// What is commented out can be put in.
-	for line := range strings.Lines(string(content)) {
-		if setting, ok := strings.CutPrefix(line, "# "); ok && regexp.MustCompile(`^[a-z-]+: `).MatchString(setting) {
-			_, err := load(t, given{file: setting, env: Environment{"KAFKA_BROKERS": "h:1"}})
-			if err != nil && !strings.Contains(err.Error(), "sasl") {
-				t.Errorf("%s: %v", setting, err)
-			}
+	for name, made := range map[string]string{"outbox.example.yaml": Example(), SchemaFile: string(schema)} {
+		content, err := os.ReadFile("../../docs/" + name)
+		if err != nil || string(content) != made {
+			t.Errorf("docs/%s is not what is made of the settings (%v): go run ./cmd/outbox config example > docs/outbox.example.yaml; go run ./cmd/outbox config schema > docs/%s", name, err, SchemaFile)
 		}
 	}
 }
+
+// commentedOut is a setting that the example file does not make.
+var commentedOut = regexp.MustCompile(`^#([a-z-]+): (.+)$`)
+
+func TestTheExampleFileLoadsAndShowsEverySettingWithItsDefault(t *testing.T) {
+	t.Parallel()
+	c := mustLoad(t, given{file: Example()})
+	if len(c.Sources) != 3 || c.Sources[2].Brokers[0] != "analytics-kafka:9092" || c.Sources[0].Brokers[1] != "kafka-2:9092" {
+		t.Errorf("got %+v", c)
+	}
+	shown := map[string]string{"brokers": ""}
+	for line := range strings.Lines(Example()) {
+		line = strings.TrimSpace(line)
+		m := commentedOut.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		if _, again := shown[m[1]]; !again {
+			shown[m[1]] = m[2]
+		}
+		// What is commented out can be put in.
+		file := newFile()
+		root, err := parseYAML(strings.TrimPrefix(line, "#"))
+		if err != nil {
+			t.Fatalf("%s: %v", line, err)
+		}
+		file.readTop(root)
+		for _, problem := range file.problems {
+			if !strings.Contains(problem.Error(), "open /run/secrets/") {
+				t.Errorf("%s: %v", line, problem)
+			}
+		}
+	}
+	for _, s := range Settings() {
+		key := s.Key
+		if s.Secret {
+			key += fileSuffix
+		}
+		value, there := shown[key]
+		switch {
+		case s.Scope == Run:
+		case !there:
+			t.Errorf("%s is not shown", key)
+		case s.Kind == Text && value == `""`:
+			t.Errorf("%s: it has no default, and needs an Example", key)
+		case s.Example == "" && s.Default != "" && value != s.Default && value != "["+s.Default+"]":
+			t.Errorf("%s: its default is %s, the example says %s", s.Key, s.Default, value)
+		}
+	}
+}
+
+func newFile() *file { return &file{name: "x", top: newLayer()} }
 
 func TestACommandForTheDatabaseLooksAtNothingElse(t *testing.T) {
 	t.Parallel()

@@ -7,7 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -49,9 +51,13 @@ func readFile(path string) *file {
 		f.problems = append(f.problems, fmt.Errorf("read settings: %w", err))
 		return f
 	}
+	if err := f.legible(content); err != nil {
+		f.problems = append(f.problems, err)
+		return f
+	}
 	root, err := parseYAML(content)
 	if err != nil {
-		f.problems = append(f.problems, f.syntax(err))
+		f.problems = append(f.problems, f.syntax(err, content))
 		return f
 	}
 	if root != nil {
@@ -66,6 +72,9 @@ func open(path string) (string, error) {
 		return "", err
 	}
 	defer r.Close()
+	if info, err := r.Stat(); err == nil && info.IsDir() {
+		return "", fmt.Errorf("%s is a directory: name the file in it; a container engine makes one where the file that it was to mount is missing", path)
+	}
 	content, err := io.ReadAll(io.LimitReader(r, maxFile+1))
 	if err == nil && len(content) > maxFile {
 		err = fmt.Errorf("%s is larger than %d bytes: that is no file of settings", path, maxFile)
@@ -93,22 +102,52 @@ func parseYAML(content string) (*yaml.Node, error) {
 	return document.Content[0], nil
 }
 
+// legible refuses what is no text, and a file in which somebody has forgotten to put something.
+func (f *file) legible(content string) error {
+	if strings.TrimSpace(content) == "" {
+		return fmt.Errorf("%s: the file is empty: write settings into it, or name none", f.name)
+	}
+	for at, r := range content {
+		if r == utf8.RuneError {
+			if _, size := utf8.DecodeRuneInString(content[at:]); size == 1 {
+				return fmt.Errorf("%s:%d: byte 0x%02x is no UTF-8: save the file as UTF-8", f.name, 1+strings.Count(content[:at], "\n"), content[at])
+			}
+		}
+	}
+	return nil
+}
+
 // yamlError is how the parser words an error.
 var yamlError = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)$`)
 
-func (f *file) syntax(err error) error {
-	text := err.Error()
-	place := f.name
+// onFirstLine are errors that the parser gives no line when they are on the first.
+var onFirstLine = regexp.MustCompile(`cannot start any token|did not find expected|not allowed in this context`)
+
+// indentedByTab is the beginning of a line that has a tab before its text.
+var indentedByTab = regexp.MustCompile(`(?m)^ *\t[^\n]*\S`)
+
+// syntax says what the parser has found, with what may be meant; nothing of the file is repeated, which may be a password.
+func (f *file) syntax(err error, content string) error {
+	text, line := err.Error(), ""
 	if m := yamlError.FindStringSubmatch(text); m != nil {
-		text = m[2]
-		if m[1] != "" {
-			place += ":" + m[1]
-		}
+		line, text = m[1], m[2]
 	}
-	if strings.Contains(text, "cannot start any token") || strings.Contains(text, "found a tab") {
-		text += "; YAML is indented by blanks, never by tabs"
+	if line == "" && onFirstLine.MatchString(text) {
+		line = "1"
 	}
-	return fmt.Errorf("%s: %s", place, text)
+	switch tab := indentedByTab.FindStringIndex(content); {
+	case strings.HasPrefix(text, "unknown anchor"):
+		text = "a value begins with *, which stands for an anchor that is not there: put a text that begins so in quotes"
+	case tab != nil && (strings.Contains(text, "cannot start any token") || strings.Contains(text, "found a tab")):
+		line = strconv.Itoa(1 + strings.Count(content[:tab[0]], "\n"))
+		text = "found a tab; YAML is indented by blanks, never by tabs"
+	case strings.Contains(text, "cannot start any token"):
+		text += "; put a text that begins with @, % or ` in quotes"
+	}
+	if line != "" {
+		line = ":" + line
+	}
+	return fmt.Errorf("%s%s: %s", f.name, line, text)
 }
 
 func (f *file) complain(line int, format string, args ...any) {

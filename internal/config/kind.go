@@ -40,6 +40,14 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", int(k))
 }
 
+// wanted says what is wanted in place of the text.
+func (k Kind) wanted(text string) string {
+	if _, err := strconv.ParseFloat(text, 64); err == nil && (k == Duration || k == Age) {
+		return k.String() + ", with its unit: ms, s, m or h"
+	}
+	return k.String()
+}
+
 // parse reads a value as people write it; ok tells that it is of this kind.
 func (k Kind) parse(text string) (value any, ok bool) {
 	var err error

@@ -15,6 +15,10 @@ type origin struct {
 	name string
 	// typed is of the command line.
 	typed bool
+	// line is the place in the file of settings, without the key: outbox.yaml:12; "" elsewhere.
+	line string
+	// path is the file that a secret was read from.
+	path string
 	// rotating reads a secret from its file again; nil for one that was written there itself, or cannot be read again.
 	rotating func() Secret
 }
@@ -49,7 +53,7 @@ func (s Setting) byDefault() any {
 func (l layer) put(s Setting, text string, o origin) error {
 	value, ok := s.Kind.parse(text)
 	if !ok {
-		return o.wrong("is %s: want %s", s.shown(text), s.Kind)
+		return o.wrong("is %s: want %s", s.shown(text), s.Kind.wanted(text))
 	}
 	return l.set(s, value, text, o)
 }

@@ -22,11 +22,13 @@ func Load(fs *pflag.FlagSet, env Environment) (*Config, error) {
 		f = readFile(c.File)
 		problems = append(problems, f.problems...)
 	}
-	if _, err := fill(c, defaults().only(Run, Process), f.top.only(Process), variables.only(Run, Process), flags.only(Run, Process)); err != nil {
+	origins, err := fill(c, defaults().only(Run, Process), f.top.only(Process), variables.only(Run, Process), flags.only(Run, Process))
+	if err != nil {
 		return c, errors.Join(append(problems, err)...)
 	}
 	sources, wrong := f.sources(env, variables, flags)
-	c.Sources = sources
+	c.Sources, c.origins = sources, origins
+	c.unreadable = len(problems)+len(wrong) > 0
 	for i := range sources {
 		wrong = append(wrong, sources[i].problems()...)
 	}

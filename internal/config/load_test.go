@@ -160,7 +160,7 @@ outbox.yaml:5: settle is given twice, first on line 4
 outbox.yaml:6: once is not for a file: give --once or OUTBOX_ONCE
 outbox.yaml:7: batch-size: want a whole number
 outbox.yaml:10: listen is of the whole process: write it at the top, not in a source
-outbox.yaml:11: lease-ttl is "15": want a duration such as 100ms
+outbox.yaml:11: lease-ttl is "15": want a duration such as 100ms, with its unit: ms, s, m or h
 outbox.yaml:12: tls is "maybe": want true or false
 outbox.yaml:13: max-in-flight: want a whole number
 outbox.yaml:15: sasl-password-file: sasl-password and sasl-password-file are both given: leave one out
@@ -182,13 +182,13 @@ outbox.yaml:20: source billing: outbox.yaml:21: sasl-mechanism is set and no pas
 func TestAFileThatIsNoYAMLIsOneClearLine(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"sources:\n\t- name: a\n":             "outbox.yaml:2: found character that cannot start any token; YAML is indented by blanks, never by tabs",
+		"sources:\n\t- name: a\n":             "outbox.yaml:2: found a tab; YAML is indented by blanks, never by tabs",
 		"settle: mark\n  table: x\n":          "outbox.yaml:2: mapping values are not allowed in this context",
 		"- a\n":                               "outbox.yaml:1: want settings, such as poll-interval: 100ms, or a list of sources",
 		"settle: mark\n---\nsettle: mark\n":   "outbox.yaml: the file holds a second document, begun by ---: write one",
 		"sources: []\n":                       "outbox.yaml:1: sources: want a list, each source beginning with - name:",
 		"sources:\n  a:\n    table: x\n":      "outbox.yaml:1: sources: want a list, each source beginning with - name:",
-		"settle: *unknown\n":                  "outbox.yaml: unknown anchor 'unknown' referenced",
+		"settle: *unknown\n":                  "outbox.yaml: a value begins with *, which stands for an anchor that is not there: put a text that begins so in quotes",
 		"poll-interval: [1s, 2s]\n":           "outbox.yaml:1: poll-interval: want a duration such as 100ms",
 		"brokers: [[a]]\n":                    "outbox.yaml:1: brokers: want names with commas between them",
 		"settle: " + strings.Repeat("x", 500): `outbox.yaml:1: settle is "` + strings.Repeat("x", 100) + `…": want mark or delete`,
@@ -200,9 +200,9 @@ func TestAFileThatIsNoYAMLIsOneClearLine(t *testing.T) {
 	}
 }
 
-func TestAnEmptyFileSaysNothing(t *testing.T) {
+func TestAFileOfCommentsSaysNothing(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{" ", "# nothing\n", "---\n", "null\n"} {
+	for _, text := range []string{"# nothing\n", "---\n", "null\n"} {
 		c := mustLoad(t, given{file: text, env: Environment{"KAFKA_BROKERS": "h:1"}})
 		if len(c.Sources) != 1 || c.Sources[0].Name != "" || c.Sources[0].BatchSize != 2000 {
 			t.Errorf("%q: got %+v", text, c)

@@ -69,6 +69,7 @@ func (l layer) putFile(s Setting, path string, o origin) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", o.name, err)
 	}
+	o.path = path
 	if again {
 		o.rotating = rotating(path, secret)
 	}

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 )
@@ -28,6 +29,8 @@ type Setting struct {
 	Kind  Kind
 	// Default is written as a user would write it; "" is the kind's zero.
 	Default string
+	// Example is written in the example file in place of the default; it is needed where there is none. Of a secret it is the path of its file.
+	Example string
 	// Usage is one line for people. The words between backquotes stand for the value.
 	Usage string
 	// Words are the only values, when there are any.
@@ -35,10 +38,16 @@ type Setting struct {
 	// Secret values have no flag, are never printed, and can be read from a file that a twin of this setting names: Key-file.
 	Secret bool
 
+	// needed tells that nothing runs without it: the example file sets it.
+	needed bool
 	// ok and want are what else the value must be.
 	ok   func(any) bool
 	want string
+	// bounds are the smallest and the largest number; nil when they are not fixed.
+	bounds *bounds
 }
+
+type bounds struct{ low, high int }
 
 // Prefix begins the name of every variable that is not somebody else's.
 const Prefix = "OUTBOX_"
@@ -54,6 +63,27 @@ const fileSuffix = "-file"
 
 // Variable is the setting's variable for all sources.
 func (s Setting) Variable() string { return Prefix + upper(s.Key) }
+
+// VariablesOf are the variables by which a setting is made for all sources, the one that wins first; nil when there is no such setting.
+func VariablesOf(key string) []string {
+	s, fromFile, known := find(key)
+	switch {
+	case !known:
+		return nil
+	case fromFile:
+		return s.file().variables()
+	}
+	return s.variables()
+}
+
+// meaning is the setting's usage in a sentence, without what marks the value in the help of a flag.
+func (s Setting) meaning() string {
+	text := strings.ReplaceAll(s.Usage, "`", "")
+	if len(s.Words) > 0 {
+		text = fmt.Sprintf(text, Alternatives(s.Words))
+	}
+	return text
+}
 
 func (s Setting) variables() []string {
 	if s.Usual == "" {

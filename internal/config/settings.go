@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"net"
 	"slices"
 	"strings"
@@ -15,9 +16,29 @@ import (
 	"github.com/outbox-relay/outbox/internal/topicname"
 )
 
+// group are settings that people read together.
+type group struct {
+	title    string
+	settings []Setting
+}
+
+func groups() []group {
+	return []group{
+		{"Of the process", ofProcess()},
+		{"The database", ofDatabase()},
+		{"Kafka", ofKafka()},
+		{"How events are read and published", ofEngine()},
+		{"What is deleted when it is old", ofRetention()},
+	}
+}
+
 // Settings are all settings, in the order in which people should read them.
 func Settings() []Setting {
-	return slices.Concat(ofProcess(), ofDatabase(), ofKafka(), ofEngine(), ofRetention())
+	var all []Setting
+	for _, g := range groups() {
+		all = append(all, g.settings...)
+	}
+	return all
 }
 
 func ofProcess() []Setting {
@@ -25,12 +46,12 @@ func ofProcess() []Setting {
 		{Key: "config", Scope: Run, Kind: Text, Usage: "YAML `file` with settings and, for several sources, their list"},
 		{Key: "once", Scope: Run, Kind: Bool, Usage: "publish what is there and end"},
 		{
-			Key: "listen", Scope: Process, Kind: Text, Usage: "serve /livez, /readyz and /metrics at this `address`, such as :9090",
+			Key: "listen", Scope: Process, Kind: Text, Example: ":9090", Usage: "serve /livez, /readyz and /metrics at this `address`, such as :9090",
 			ok: listenable, want: "an address with a port, such as :9090 or 127.0.0.1:9090",
 		},
 		{Key: "pprof", Scope: Process, Kind: Bool, Usage: "serve Go's profiles at /debug/pprof/ of --listen; whoever reaches it can slow the relay down and see what is in its memory"},
 		{
-			Key: "relay-name", Scope: Process, Kind: Text, Usage: "the relay's `name` for people, in the status and the log; without it host name and process id",
+			Key: "relay-name", Scope: Process, Kind: Text, Example: "shop-relay-1", Usage: "the relay's `name` for people, in the status and the log; without it host name and process id",
 			ok: oneLine, want: fmt.Sprintf("one line of at most %d letters", maxRelayName),
 		},
 		{Key: "verbose", Scope: Process, Kind: Bool, Usage: "log more"},
@@ -39,8 +60,8 @@ func ofProcess() []Setting {
 
 func ofDatabase() []Setting {
 	return []Setting{
-		{Key: "database-url", Usual: "DATABASE_URL", Scope: PerSource, Kind: Text, Usage: "PostgreSQL `URL`; without it DATABASE_URL, then the PG* variables"},
-		{Key: "database-password", Scope: PerSource, Kind: Text, Secret: true, Usage: "its password, in place of one in the URL, PGPASSWORD or a .pgpass file"},
+		{Key: "database-url", Usual: "DATABASE_URL", Scope: PerSource, Kind: Text, Example: "postgres://relay@db-1:5432/shop", Usage: "PostgreSQL `URL`; without it DATABASE_URL, then the PG* variables"},
+		{Key: "database-password", Scope: PerSource, Kind: Text, Secret: true, Example: "/run/secrets/shop", Usage: "its password, in place of one in the URL, PGPASSWORD or a .pgpass file"},
 		{Key: "table", Scope: PerSource, Kind: Text, Default: "public.outbox_event", Usage: "the outbox table, `schema.name`"},
 		{Key: "mode", Scope: PerSource, Kind: Text, Default: "leased", Words: []string{"leased", "competing"}, Usage: "%s: keep each key in order, or lock rows beside relays of another kind, without order"},
 		{Key: "settle", Scope: PerSource, Kind: Text, Default: "mark", Words: []string{"mark", "delete"}, Usage: "%s: set a published row's published_at, or delete the row"},
@@ -49,15 +70,15 @@ func ofDatabase() []Setting {
 
 func ofKafka() []Setting {
 	return []Setting{
-		{Key: "brokers", Usual: "KAFKA_BROKERS", Scope: PerSource, Kind: List, Usage: "Kafka brokers, `host:port,…` (KAFKA_BROKERS)", ok: addresses, want: "addresses, each with a port, such as kafka-1:9092"},
-		{Key: "client-id", Scope: PerSource, Kind: Text, Default: "outbox-relay", Usage: "the client `id` that the brokers see"},
+		{Key: "brokers", Usual: "KAFKA_BROKERS", Scope: PerSource, Kind: List, Example: "kafka-1:9092, kafka-2:9092", needed: true, Usage: "Kafka brokers, `host:port,…` (KAFKA_BROKERS)", ok: addresses, want: "addresses, each with a port, such as kafka-1:9092"},
+		{Key: "client-id", Usual: "KAFKA_CLIENT_ID", Scope: PerSource, Kind: Text, Default: "outbox-relay", Usage: "the client `id` that the brokers see (KAFKA_CLIENT_ID)"},
 		{Key: "tls", Usual: "KAFKA_TLS_ENABLED", Scope: PerSource, Kind: Bool, Usage: "talk TLS to the brokers, with the system's roots (KAFKA_TLS_ENABLED)"},
-		{Key: "sasl-mechanism", Usual: "KAFKA_SASL_MECHANISM", Scope: PerSource, Kind: Text, Words: []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}, Usage: "%s (KAFKA_SASL_MECHANISM); the password comes by KAFKA_SASL_PASSWORD or KAFKA_SASL_PASSWORD_FILE"},
-		{Key: "sasl-username", Usual: "KAFKA_SASL_USERNAME", Scope: PerSource, Kind: Text, Usage: "SASL user `name` (KAFKA_SASL_USERNAME)"},
-		{Key: "sasl-password", Usual: "KAFKA_SASL_PASSWORD", Scope: PerSource, Kind: Text, Secret: true, Usage: "SASL password"},
+		{Key: "sasl-mechanism", Usual: "KAFKA_SASL_MECHANISM", Scope: PerSource, Kind: Text, Example: "SCRAM-SHA-512", Words: []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}, Usage: "%s (KAFKA_SASL_MECHANISM); the password comes by KAFKA_SASL_PASSWORD or KAFKA_SASL_PASSWORD_FILE"},
+		{Key: "sasl-username", Usual: "KAFKA_SASL_USERNAME", Scope: PerSource, Kind: Text, Example: "outbox", Usage: "SASL user `name` (KAFKA_SASL_USERNAME)"},
+		{Key: "sasl-password", Usual: "KAFKA_SASL_PASSWORD", Scope: PerSource, Kind: Text, Secret: true, Example: "/run/secrets/kafka", Usage: "SASL password"},
 		{Key: "compression", Scope: PerSource, Kind: Text, Default: "none", Words: []string{"none", "gzip", "snappy", "lz4", "zstd"}, Usage: "%s; kafkajs consumers read none and gzip only"},
 		{
-			Key: "topics", Scope: PerSource, Kind: List, Usage: "topics that must exist when the relay starts, `name,…`",
+			Key: "topics", Scope: PerSource, Kind: List, Example: "shop.order, shop.payment", Usage: "topics that must exist when the relay starts, `name,…`",
 			ok: topics, want: "names that Kafka allows: letters a to z, digits, dots, dashes and underscores, at most 249",
 		},
 		{Key: "create-topics", Scope: PerSource, Kind: Bool, Usage: "create topics that are missing"},
@@ -92,10 +113,10 @@ const minRetain = time.Minute
 
 func ofRetention() []Setting {
 	return []Setting{
-		atLeastOrNever(Setting{Key: "retain", Scope: PerSource, Kind: Age, Usage: "delete settled events that were published so long ago, such as `168h` or 7d; 0: never"}),
-		between(Setting{Key: "retain-newest", Scope: PerSource, Kind: Number, Usage: "keep so many of the newest settled events, and without retain delete the others"}, 0, 1_000_000_000),
-		atLeastOrNever(Setting{Key: "retain-dead", Scope: PerSource, Kind: Age, Usage: "delete dead events that died so long ago; 0: never"}),
-		atLeastOrNever(Setting{Key: "retain-audit", Scope: PerSource, Kind: Age, Usage: "delete audit rows, and finished requests and jobs, of that age; 0: never"}),
+		atLeastOrNever(Setting{Key: "retain", Scope: PerSource, Kind: Age, Example: "168h", Usage: "delete settled events that were published so long ago, such as `168h` or 7d; 0: never"}),
+		between(Setting{Key: "retain-newest", Scope: PerSource, Kind: Number, Example: "1000000", Usage: "keep so many of the newest settled events, and without retain delete the others"}, 0, 1_000_000_000),
+		atLeastOrNever(Setting{Key: "retain-dead", Scope: PerSource, Kind: Age, Example: "90d", Usage: "delete dead events that died so long ago; 0: never"}),
+		atLeastOrNever(Setting{Key: "retain-audit", Scope: PerSource, Kind: Age, Example: "365d", Usage: "delete audit rows, and finished requests and jobs, of that age; 0: never"}),
 	}
 }
 
@@ -146,11 +167,15 @@ func positive[T cmp.Ordered](s Setting) Setting {
 	var zero T
 	s.ok = func(v any) bool { return v.(T) > zero }
 	s.want = fmt.Sprintf("more than %v", zero)
+	if s.Kind == Number {
+		s.bounds = &bounds{1, math.MaxInt}
+	}
 	return s
 }
 
 func between(s Setting, low, high int) Setting {
 	s.ok = func(v any) bool { return low <= v.(int) && v.(int) <= high }
 	s.want = fmt.Sprintf("%d to %d", low, high)
+	s.bounds = &bounds{low, high}
 	return s
 }

@@ -90,7 +90,7 @@ func FuzzTheFileNeverPanics(f *testing.F) {
 		file := &file{name: "x", top: newLayer()}
 		root, err := parseYAML(text)
 		if err != nil {
-			_ = file.syntax(err)
+			_ = file.syntax(err, text)
 			return
 		}
 		if root != nil {
