@@ -85,6 +85,11 @@ func (a *app) runRelay(cmd *cobra.Command) error {
 		return a.drainOnce(cmd.Context(), relays, parts, bar)
 	}
 	announce(parts, log)
+	unwatch, err := a.supervised(cmd.Context(), relays, log)
+	if err != nil {
+		return err
+	}
+	defer unwatch()
 	defer retainAll(cmd.Context(), parts)()
 	return runUntilStopped(cmd.Context(), relays, parts, log)
 }

@@ -1,0 +1,110 @@
+package cli
+
+import (
+	"context"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/outbox-relay/outbox/internal/notify"
+)
+
+// supervisor tells the service manager how the relays of this process are.
+type supervisor struct {
+	manager notify.Manager
+	states  func() []sourceState
+	log     *slog.Logger
+
+	ready bool
+	// status is what was said last.
+	status string
+	// failed tells that the manager did not take what was said last.
+	failed bool
+}
+
+// lookEvery is how often the relays are looked at. A watchdog that wants to hear more often does.
+const lookEvery = 500 * time.Millisecond
+
+// supervised tells the service manager, if there is one, what becomes of the relays until the returned function is called. From the end of ctx on they stop.
+func (a *app) supervised(ctx context.Context, relays *relayFleet, log *slog.Logger) (end func(), err error) {
+	manager, err := notify.New(func(name string) string { return a.env[name] }, os.Getpid())
+	if err != nil {
+		return nil, &configError{err}
+	}
+	if !manager.Present() {
+		return func() {}, nil
+	}
+	s := &supervisor{manager: manager, states: relays.States, log: log}
+	own, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var wg sync.WaitGroup
+	wg.Go(func() { s.watch(own, ctx.Done()) })
+	return func() {
+		cancel()
+		wg.Wait()
+	}, nil
+}
+
+func (s *supervisor) watch(ctx context.Context, stop <-chan struct{}) {
+	every := lookEvery
+	if w := s.manager.Watchdog(); w > 0 {
+		every = min(every, w/3)
+	}
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-stop:
+			stop = nil
+			s.tell(ctx, notify.Stopping, notify.Status("stopping: waiting for what Kafka has not acknowledged"))
+		case <-ticker.C:
+			s.tell(ctx, s.look(time.Now(), stop == nil)...)
+		}
+	}
+}
+
+// look returns what there is to say now. One source that is ready is enough for Ready: the others come up beside it, and a start that fails is the end of a process without any.
+// The watchdog hears nothing while /livez would refuse. A service that stops keeps the status that says so.
+func (s *supervisor) look(now time.Time, stopping bool) (lines []string) {
+	states := s.states()
+	if _, ok := report(states, false, func(state sourceState) error { return sourceLive(state, now) }); ok && s.manager.Watchdog() > 0 {
+		lines = append(lines, notify.Watchdog)
+	}
+	if stopping {
+		return lines
+	}
+	if !s.ready && anyReady(states) {
+		s.ready = true
+		lines = append(lines, notify.Ready)
+	}
+	text, _ := report(states, len(states) > 1, sourceReady)
+	if text = strings.TrimSpace(text); text != s.status {
+		s.status = text
+		lines = append(lines, notify.Status(text))
+	}
+	return lines
+}
+
+func anyReady(states []sourceState) bool {
+	for _, state := range states {
+		if sourceReady(state) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// tell complains once of a manager that does not listen: the relay goes on without.
+func (s *supervisor) tell(ctx context.Context, lines ...string) {
+	if len(lines) == 0 {
+		return
+	}
+	err := s.manager.Tell(ctx, lines...)
+	if err != nil && !s.failed && ctx.Err() == nil {
+		s.log.Warn("the service manager does not listen", "error", err)
+	}
+	s.failed = err != nil
+}
