@@ -1,7 +1,7 @@
 FUZZTIME ?= 30s
 LINT := .tools/golangci-lint
 
-.PHONY: help check test test-integration test-kafka test-pooler test-interop chaos bench fuzz demo
+.PHONY: help check test test-integration test-kafka test-pooler test-interop test-deploy chaos bench fuzz sbom demo
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -27,6 +27,11 @@ test-pooler:
 test-interop:
 	go test -tags integration -count=1 ./interop
 
+test-deploy: ## the chart, the unit, the compose file, and builds for other systems
+	go test -C deploy/check -count=1 .
+	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 go build -o /dev/null ./cmd/outbox
+	CGO_ENABLED=0 GOOS=windows GOARCH=amd64 go build -o /dev/null ./cmd/outbox
+
 chaos: ## relays, faults and a judge; SEED=17 MINUTES=30 NODES=3
 	OUTBOX_CHAOS_SEED=$(SEED) OUTBOX_CHAOS_MINUTES=$(or $(MINUTES),3) OUTBOX_CHAOS_NODES=$(or $(NODES),1) \
 	  go test -tags integration -count=1 -timeout 0 -v -run TestFaultsOfASeed ./test/chaos
@@ -37,6 +42,10 @@ bench: ## measure
 fuzz: ## each fuzz test for FUZZTIME
 	@grep -ro --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed 's/:func / /' | sort | while read -r file name; do \
 	  go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) "$$(dirname "$$file")" </dev/null || exit 1; done
+
+sbom: ## what the program is made of, as dist/outbox.cdx.json
+	CGO_ENABLED=0 go build -trimpath -o dist/outbox ./cmd/outbox
+	go run github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@v1.10.0 bin -json -output dist/outbox.cdx.json dist/outbox
 
 demo: ## show it all at work
 	go run ./cmd/outbox demo
