@@ -82,6 +82,20 @@ func firstOf(candidates []operate.Target, r operate.Ref) (operate.Target, bool) 
 	return operate.Target{}, false
 }
 
+// alsoAskedSQL goes behind the rows of outbox.request that a statement writes as "asked". Where one lets a parked key go on whose event has another topic or partition key by now, for
+// somebody has corrected its row, the owner of that key's lane is asked too: it reads the key again, which else only its sweep would find.
+func (row sourceRow) alsoAskedSQL() string {
+	return fmt.Sprintf(`, also AS (
+    INSERT INTO outbox.request (source, verb, topic, partition_key, id_of_event, event_id, requested_by, reason)
+    SELECT a.source, '%s', t.topic, t.key, p.id, p.event_id, a.requested_by, a.reason
+    FROM asked a JOIN outbox.parked_key p ON p.source = a.source AND p.key_hash = %s AND coalesce(a.id_of_event = p.id, true)
+    CROSS JOIN LATERAL (
+        SELECT coalesce(e.topic::text, '') AS topic, coalesce(e.partition_key::text, '') AS key FROM %s e
+        WHERE e.id = p.id AND (e.event_id = p.event_id) IS TRUE AND e.published_at IS NULL LIMIT 1) t
+    WHERE a.verb IN ('%s', '%[1]s') AND (t.topic, t.key) <> (a.topic, a.partition_key)
+)`, VerbRetry, keyHashSQL("a.topic", "a.partition_key"), row.table.sql(), VerbUnpark)
+}
+
 // Ask implements [operate.Requests].
 func (s *Store) Ask(ctx context.Context, audit int64, verb operate.Verb, t operate.Target, by, reason string) (id int64, err error) {
 	key := relay.Key{Topic: t.Topic, PartitionKey: t.PartitionKey}

@@ -301,10 +301,10 @@ func (s *Store) AskMatching(ctx context.Context, job int64, bulk operate.Bulk, b
 		}
 		text += fmt.Sprintf(`, asked AS (
     INSERT INTO outbox.request (source, verb, topic, partition_key, event_id, id_of_event, job, requested_by, reason)
-    SELECT %s, %s, topic, partition_key, %s::uuid, %s::bigint, %s, %s, %s FROM hit ORDER BY id RETURNING id
-)
+    SELECT %s, %s, topic, partition_key, %s::uuid, %s::bigint, %s, %s, %s FROM hit ORDER BY id RETURNING *
+)%s
 SELECT last.looked, last.id, last.event_id, last.hash, (SELECT count(*) FROM asked), (SELECT coalesce(min(id), 0) FROM asked), (SELECT coalesce(max(id), 0) FROM asked) FROM last`,
-			b.source(), b.param(string(bulk.Verb), "text"), event, id, b.param(job, "bigint"), b.param(l.row.storable(by), "text"), b.param(l.row.storable(bulk.Reason), "text"))
+			b.source(), b.param(string(bulk.Verb), "text"), event, id, b.param(job, "bigint"), b.param(l.row.storable(by), "text"), b.param(l.row.storable(bulk.Reason), "text"), l.row.alsoAskedSQL())
 		var end lookedAt
 		if err := l.tx.QueryRow(ctx, text, b.args...).Scan(&end.looked, &end.id, &end.eventID, &end.hash, &asked.Count, &asked.First, &asked.Last); err != nil {
 			return err
@@ -327,8 +327,8 @@ func (s *Store) askOnly(ctx context.Context, l survey, job int64, bulk operate.B
 WITH asked AS (
     INSERT INTO outbox.request (source, verb, topic, partition_key, event_id, id_of_event, job, requested_by, reason)
     SELECT $1::text::uuid, $2, n.topic, n.key, n.event::uuid, n.id, $7::bigint, $8, $9
-    FROM unnest($3::text[], $4::text[], $5::bigint[], $6::text[]) WITH ORDINALITY n(topic, key, id, event, place) ORDER BY n.place RETURNING id
-)
+    FROM unnest($3::text[], $4::text[], $5::bigint[], $6::text[]) WITH ORDINALITY n(topic, key, id, event, place) ORDER BY n.place RETURNING *
+)`+l.row.alsoAskedSQL()+`
 SELECT count(*), coalesce(min(id), 0), coalesce(max(id), 0) FROM asked`,
 		l.row.id.String(), string(bulk.Verb), topics, keys, ids, events, job, l.row.storable(by), l.row.storable(bulk.Reason)).
 		Scan(&asked.Count, &asked.First, &asked.Last)

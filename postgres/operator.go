@@ -116,21 +116,22 @@ func (o *Operator) ask(ctx context.Context, audit int64, verb string, key relay.
 	sql := `
 INSERT INTO outbox.request (source, verb, topic, partition_key, requested_by, reason) SELECT $1, $2, $3, $4, $5, $6
 WHERE EXISTS (SELECT FROM outbox.parked_key WHERE source = $1 AND key_hash = $7)
-   OR NOT EXISTS (SELECT FROM outbox.relay WHERE source = $1 AND mode = 'competing' AND expires_at > clock_timestamp()) RETURNING id`
+   OR NOT EXISTS (SELECT FROM outbox.relay WHERE source = $1 AND mode = 'competing' AND expires_at > clock_timestamp()) RETURNING *`
 	if event == nil {
 		args = append(args, keyHash(key))
 	} else {
 		args = append(args, event.ID, event.EventID)
 		sql = `
-INSERT INTO outbox.request (source, verb, topic, partition_key, requested_by, reason, id_of_event, event_id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING id`
+INSERT INTO outbox.request (source, verb, topic, partition_key, requested_by, reason, id_of_event, event_id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING *`
 	}
+	sql = "WITH asked AS (" + sql + ")" + row.alsoAskedSQL()
 	if audit != 0 {
 		args = append(args, audit)
-		sql = fmt.Sprintf(`
-WITH asked AS (%s), noted AS (
+		sql += fmt.Sprintf(`, noted AS (
     UPDATE outbox.audit a SET filter = a.filter || jsonb_build_object('request', asked.id::text) FROM asked WHERE a.id = $%d::bigint
-) SELECT id FROM asked`, sql, len(args))
+)`, len(args))
 	}
+	sql += " SELECT id FROM asked"
 	err = o.pool.QueryRow(ctx, sql, args...).Scan(&id)
 	if event == nil && errors.Is(err, pgx.ErrNoRows) {
 		err = ErrCompeting

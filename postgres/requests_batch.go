@@ -22,7 +22,7 @@ type reply struct {
 	later bool
 	// gone tells that the event is not waiting in the table.
 	gone bool
-	// released tells that the key is not parked any more, changed that an event of it was taken away or put back.
+	// released tells that the key is not parked any more, changed that it is to be read again: an event of it was taken away, put back, or corrected.
 	released, changed bool
 	// moved is the key that the event has by now which has stopped a released one; nil when it is the same.
 	moved *relay.Key

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outbox-relay/outbox/internal/lanesql"
+	"github.com/outbox-relay/outbox/operate"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -114,6 +115,47 @@ func TestTheKeyThatACorrectedRowHasNowIsReadAgain(t *testing.T) {
 			park(t, s, c, parked(moved, refs[0]))
 			same(t, "the record of its attempts", queryOne[[]string](t, db, `SELECT array[topic, partition_key, attempts::text, (lane = `+lanesql.Of("partition_key", "8")+`)::text] FROM outbox.failure`),
 				[]string{"new", "x", "2", "true"})
+		})
+	}
+}
+
+// The lane of the key that a corrected row has now may be another relay's, which nobody but whoever asks can tell of it.
+func TestTheOwnerOfTheKeyThatACorrectedRowHasNowIsAskedToo(t *testing.T) {
+	t.Parallel()
+	moved := relay.Key{Topic: "new", PartitionKey: "x"}
+	for name, ask := range map[string]func(db *pgxpool.Pool, at relay.Ref) error{
+		"unpark": func(db *pgxpool.Pool, _ relay.Ref) error {
+			_, err := newOperator(t, db).Request(t.Context(), VerbUnpark, orders, "ann", "corrected")
+			return err
+		},
+		"retry of the event": func(db *pgxpool.Pool, at relay.Ref) error {
+			_, err := newOperator(t, db).RequestEvent(t.Context(), VerbRetry, orders, at, "ann", "corrected")
+			return err
+		},
+		"unpark of all": func(db *pgxpool.Pool, _ relay.Ref) error {
+			store := newStore(t, db)
+			job := queryOne[int64](t, db, `INSERT INTO outbox.job (source, verb, actor, total, seen_at) SELECT id, 'unpark', 'ann', 1, clock_timestamp() FROM outbox.source RETURNING id`)
+			_, err := store.AskMatching(t.Context(), job, operate.Bulk{Verb: operate.VerbUnpark, Keys: &operate.KeyFilter{}}, "ann", operate.Cursor{}, 10)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db, s, _, refs := stopped(t)
+			exec(t, db, `UPDATE outbox_event SET topic = 'new', partition_key = 'x' WHERE id = $1`, refs[0].ID)
+			if err := ask(db, refs[0]); err != nil {
+				t.Fatal(err)
+			}
+			lane := relay.Lane(moved.PartitionKey, 8)
+			exec(t, db, `UPDATE outbox.lane SET owner = NULL, expires_at = NULL WHERE lane = $1`, lane)
+			other := claim(t, s, owner("b"))
+			same(t, "lanes of the other", other.Lanes, []int32{lane})
+			done, err := s.Requests(t.Context(), other, always)
+			if err != nil {
+				t.Fatal(err)
+			}
+			same(t, "to be read again", done.Changed, []relay.Key{moved})
+			same(t, "open requests", openRequestCount(t, db), 1)
 		})
 	}
 }

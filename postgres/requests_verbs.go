@@ -388,7 +388,10 @@ func (w finding) whyNotRetried() reply {
 	case w.inTable && w.sameKey && w.culprit != relay.Ref{}:
 		return refused("event %s (id %d) stops nothing: it waits behind event %s (id %d), at which its key is parked: retry that one", w.ref.EventID, w.ref.ID, w.culprit.EventID, w.culprit.ID)
 	case w.inTable && w.sameKey:
-		return refused("event %s (id %d) has not failed: %s", w.ref.EventID, w.ref.ID, cmp.Or(w.kept, "it waits for its turn"))
+		// It may have been corrected while another key was parked at it: its own is read again, which does no harm.
+		r := refused("event %s (id %d) has not failed: %s", w.ref.EventID, w.ref.ID, cmp.Or(w.kept, "it waits for its turn"))
+		r.changed = true
+		return r
 	case w.dead:
 		return refused("event %s (id %d) is among the dead ones: restore it", w.ref.EventID, w.ref.ID)
 	}
