@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -201,60 +200,7 @@ func (c *Consumer) startOver(client *kgo.Client, gone []string) {
 func received(records []*kgo.Record) []*inbox.Record {
 	out := make([]*inbox.Record, len(records))
 	for i, r := range records {
-		in := &inbox.Record{Topic: r.Topic, Partition: r.Partition, Offset: r.Offset, Timestamp: r.Timestamp, Key: r.Key, Value: r.Value}
-		for _, h := range r.Headers {
-			in.Headers = append(in.Headers, inbox.Header{Key: h.Key, Value: h.Value})
-		}
-		out[i] = in
+		out[i] = InboxRecord(r)
 	}
 	return out
-}
-
-// checkTopics waits until Kafka says which topics there are. Missing ones are an error, or made if they are the consumer's own and the configuration says so.
-func (c *Consumer) checkTopics(ctx context.Context) error {
-	ours := slices.Concat(c.cfg.retries, c.cfg.letters)
-	given, own := c.cfg.Config, c.cfg.Config
-	given.CreateTopics = nil
-	return errors.Join(checkThere(ctx, given, c.cfg.Topics), checkThere(ctx, own, ours))
-}
-
-// checkThere waits for an answer about the topics.
-func checkThere(ctx context.Context, cfg Config, topics []string) error {
-	if len(topics) == 0 {
-		return nil
-	}
-	p, err := NewPublisher(cfg)
-	if err != nil {
-		return err
-	}
-	defer p.Destroy()
-	said := newClientLogger(cfg.Logger, cfg.now)
-	for {
-		found, err := ask(ctx, p, topics)
-		if err == nil {
-			var missing []error
-			for _, name := range slices.Sorted(maps.Keys(found)) {
-				missing = append(missing, found[name])
-			}
-			if err := errors.Join(missing...); err != nil {
-				return fmt.Errorf("check topics of the consumer: %w", err)
-			}
-			return nil
-		}
-		if said.due(err.Error()) {
-			cfg.Logger.Warn("kafka does not answer: tried again", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(time.Second):
-		}
-	}
-}
-
-func ask(ctx context.Context, p *Publisher, topics []string) (map[string]error, error) {
-	if err := p.Open(ctx); err != nil {
-		return nil, err
-	}
-	return p.CheckTopics(ctx, topics)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/outbox-relay/outbox/inbox"
 )
@@ -264,6 +265,25 @@ func TestTopicsThatAreMissingAreNamedAtTheStart(t *testing.T) {
 	for _, want := range []string{"shop.gone", "shop.order-retry-1000", "shop.order-dlt", "shop.gone-retry-1000", "shop.gone-dlt"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not name %s", err, want)
+		}
+	}
+	for _, want := range []string{"topic shop.gone is not there: create it, or correct the name", "CreateTopics"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not say %q", err, want)
+		}
+	}
+	if text := err.Error(); strings.Contains(text, "published") || strings.Count(text, "check topics") != 1 {
+		t.Errorf("%v speaks of publishing, or says twice what it is about", err)
+	}
+}
+
+func TestATopicIsReadWithoutTheRightToWriteToIt(t *testing.T) {
+	t.Parallel()
+	name := orders
+	for want, operations := range map[string]int32{"": 1 << kmsg.ACLOperationRead, "grant the consumer's user READ": 1 << kmsg.ACLOperationDescribe} {
+		topic := &kmsg.MetadataResponseTopic{Topic: &name, Partitions: make([]kmsg.MetadataResponseTopicPartition, 1), AuthorizedOperations: operations}
+		if err := readError(topic); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%v, want %q", err, want)
 		}
 	}
 }

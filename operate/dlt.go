@@ -114,6 +114,8 @@ type LetterFilter struct {
 	// Key and Type, unless nil, are the record's key and the event's type.
 	Key  *string `json:"key,omitempty"`
 	Type *string `json:"type,omitempty"`
+	// FailedBy, unless "", is the consumer that gave it up.
+	FailedBy string `json:"failed_by,omitempty"`
 	// From and Until, unless zero, bound the record's time: from From on, and before Until.
 	From  time.Time `json:"from,omitzero"`
 	Until time.Time `json:"until,omitzero"`
@@ -129,7 +131,7 @@ func (f LetterFilter) check() error {
 func (f LetterFilter) matches(d *DeadLetter) bool {
 	return (f.Error == "" || strings.Contains(strings.ToLower(d.Error), strings.ToLower(f.Error))) &&
 		(f.Key == nil || d.Key != nil && string(d.Key) == *f.Key) && (f.Type == nil || d.Type == *f.Type) &&
-		(f.From.IsZero() || !d.At.Before(f.From)) && (f.Until.IsZero() || d.At.Before(f.Until))
+		(f.FailedBy == "" || d.Consumer == f.FailedBy) && (f.From.IsZero() || !d.At.Before(f.From)) && (f.Until.IsZero() || d.At.Before(f.Until))
 }
 
 // letterSuffixes are how dead-letter topics are called after their topic: by this product and by Spring, now and before.

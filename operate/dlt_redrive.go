@@ -42,6 +42,8 @@ type RedrivePlan struct {
 	// Letters is how many were found, Count how many of them would be sent.
 	Letters int64 `json:"letters"`
 	Count   int64 `json:"count"`
+	// Events is how many events those to be sent are: several consumers may have given up the same. A letter without an event id counts as one.
+	Events int64 `json:"events"`
 	// Redriven were sent back already, and are left out.
 	Redriven int64 `json:"redriven"`
 	// Handled is how many of those to be sent the consumer's inbox has handled already: it will skip them. Nil when no consumer was named.
@@ -70,7 +72,13 @@ func (s *Service) PlanRedrive(ctx context.Context, a Actor, r Redrive, k LetterT
 	if err != nil {
 		return RedrivePlan{}, err
 	}
-	return planRedrive(ctx, r, nil, k, keeper, progress)
+	p, err := planRedrive(ctx, r, nil, k, keeper, progress)
+	if err == nil && p.Handled != nil && *p.Handled == 0 {
+		if unknown := s.UnknownConsumer(ctx, a, r.Consumer); unknown != "" {
+			p.Notes = append(p.Notes, unknown)
+		}
+	}
+	return p, err
 }
 
 func planRedrive(ctx context.Context, r Redrive, through []LetterRef, k LetterTopics, keeper LetterKeeper, progress func(Progress)) (RedrivePlan, error) {
@@ -82,7 +90,7 @@ func planRedrive(ctx context.Context, r Redrive, through []LetterRef, k LetterTo
 	for _, at := range ranges {
 		p.Through = append(p.Through, LetterRef{at.Topic, at.Partition, at.To})
 	}
-	c := &redriveCount{plan: &p, topics: map[string]int64{}, errors: textTally{}, refused: textTally{}, way: newWay(r, k)}
+	c := &redriveCount{plan: &p, topics: map[string]int64{}, errors: textTally{}, refused: textTally{}, way: newWay(r, k), events: newEventSet()}
 	err = walkLetters(ctx, k, ranges, r.LetterFilter, letterPage, func(page []*LetterRecord) error {
 		if err := c.add(ctx, keeper, r, page); err != nil {
 			return err
@@ -106,6 +114,7 @@ type redriveCount struct {
 	topics          map[string]int64
 	errors, refused textTally
 	way             *way
+	events          *eventSet
 	// old is how many of those to be sent are of a time that inboxes have forgotten.
 	old int64
 }
@@ -125,11 +134,13 @@ func (c *redriveCount) add(ctx context.Context, keeper LetterKeeper, r Redrive, 
 	for _, out := range sorted.out {
 		c.topics[out.To]++
 		c.errors.add(errorText(out.Error), 1)
+		c.events.add(out.EventID)
 		if out.EventID != "" {
 			ids = append(ids, out.EventID)
 		}
 	}
 	c.plan.Count += int64(len(sorted.out))
+	c.plan.Events = c.events.n
 	if r.Consumer == "" {
 		return nil
 	}

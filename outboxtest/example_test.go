@@ -33,7 +33,7 @@ func ExampleRequireWritten() {
 			t.Fatal(err)
 		}
 		outboxtest.RequireWritten(t, tx, outboxtest.Want{
-			Type: "order.confirmed.v1", Topic: "order-service.order", Key: "order-17", Payload: `{"data": {"total": 42}}`,
+			Type: "order.confirmed.v1", Topic: "order-service.order", Key: "order-17", Payload: `{"total": 42}`,
 		})
 	}
 	_ = test // with your database

@@ -16,7 +16,7 @@ type Want struct {
 	Type, Topic, Key           string
 	AggregateType, AggregateID string
 	// Payload is JSON text as []byte, string or json.RawMessage, or anything that encoding/json takes. Of an object, only the fields that it names are compared,
-	// in objects within it as well: an envelope's id and time need not be known. Everything else must be equal; 1.0 equals 1.
+	// in objects within it as well: an envelope's id and time need not be known. The fields of an envelope's Data are at the top of the payload. Everything else must be equal; 1.0 equals 1.
 	Payload any
 	// Headers must be there with these values; there may be others.
 	Headers map[string]string

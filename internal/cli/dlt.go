@@ -123,14 +123,15 @@ func (a *app) understood(cmd *cobra.Command, checks []check) error {
 }
 
 // letterFilter are the flags that say which letters are meant.
-type letterFilter struct{ failed, key, typ, from, until string }
+type letterFilter struct{ failed, failedBy, key, typ, from, until string }
 
 // letterNarrowing are their names.
-var letterNarrowing = []string{"error", "key", "type", "from", "until"}
+var letterNarrowing = []string{"error", "failed-by", "key", "type", "from", "until"}
 
 func (f *letterFilter) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.failed, "error", "", "a `part` of the error, in any case")
+	flags.StringVar(&f.failedBy, "failed-by", "", "the `name` of the consumer that gave it up")
 	flags.StringVar(&f.key, "key", "", "the record's `key`")
 	flags.StringVar(&f.typ, "type", "", "the event's `type`, such as order.confirmed.v1")
 	flags.StringVar(&f.from, "from", "", "letters of this `time` or later: "+momentsHelp)
@@ -138,7 +139,7 @@ func (f *letterFilter) flags(cmd *cobra.Command) {
 }
 
 func (f *letterFilter) filter(a *app, cmd *cobra.Command) (operate.LetterFilter, error) {
-	found := operate.LetterFilter{Error: f.failed, Key: givenText(cmd, "key", &f.key), Type: givenText(cmd, "type", &f.typ)}
+	found := operate.LetterFilter{Error: f.failed, FailedBy: f.failedBy, Key: givenText(cmd, "key", &f.key), Type: givenText(cmd, "type", &f.typ)}
 	var err error
 	if found.From, err = moments(f.from, a.now()); err != nil {
 		return found, a.badFlag(cmd, "from", " %w", err)

@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -76,15 +77,19 @@ func (a *app) printLetters(p operate.LetterPage, text shown) error {
 	if len(p.Letters) == 0 {
 		fmt.Fprintln(a.stdout, none("letter matches", p.Next))
 	} else {
-		err := a.table("LETTER\tAGE\tKEY\tEVENT ID\tEVENT TYPE\tATTEMPTS\tFROM\tERROR\tREDRIVEN", func(w io.Writer) {
+		consumer := consumerColumn(p.Letters, text)
+		err := a.table("LETTER\tAGE\tKEY\tEVENT ID\tEVENT TYPE\t"+consumer.title+"ATTEMPTS\tFROM\tERROR\tREDRIVEN", func(w io.Writer) {
 			for i := range p.Letters {
 				l := &p.Letters[i]
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", printable(l.LetterRef.String()), shortAge(a.now().Sub(l.At)), letterKey(l.Key, text), text.name(l.EventID), text.name(l.Type),
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s%s\t%s\t%s\t%s\n", printable(l.LetterRef.String()), shortAge(a.now().Sub(l.At)), letterKey(l.Key, text), text.name(l.EventID), text.name(l.Type), consumer.cell(l),
 					attemptsCell(l.Attempts), originCell(l.Original, text), text.sentence(l.Error), redrivenCell(l.Redriven))
 			}
 		})
 		if err != nil {
 			return err
+		}
+		if n := operate.EventsOf(p.Letters); n != int64(len(p.Letters)) {
+			fmt.Fprintln(a.stdout, lettersOf(int64(len(p.Letters)), n))
 		}
 	}
 	for _, line := range lookedAt(p.Looks) {
@@ -95,6 +100,28 @@ func (a *app) printLetters(p operate.LetterPage, text shown) error {
 	}
 	_, err := fmt.Fprintf(a.stdout, "there is more: --after %s\n", p.Next)
 	return err
+}
+
+// column is one that a table may be without.
+type column struct {
+	title string
+	cell  func(*operate.DeadLetter) string
+}
+
+// consumerColumn is for letters of which one names a consumer.
+func consumerColumn(letters []operate.DeadLetter, text shown) column {
+	if !slices.ContainsFunc(letters, func(l operate.DeadLetter) bool { return l.Consumer != "" }) {
+		return column{cell: func(*operate.DeadLetter) string { return "" }}
+	}
+	return column{"CONSUMER\t", func(l *operate.DeadLetter) string { return text.name(l.Consumer) + "\t" }}
+}
+
+// lettersOf says how many letters there are, and of how many events where that is another number.
+func lettersOf(letters, events int64) string {
+	if letters == events {
+		return plural(int(letters), "letter")
+	}
+	return plural(int(letters), "letter") + ", " + plural(int(events), "event")
 }
 
 // lookedAt has a line for each topic.

@@ -154,7 +154,7 @@ func (a *app) describePurge(out io.Writer, p operate.LetterPurgePlan) {
 		fmt.Fprintf(out, "  %s would be lost, which nobody has sent back\n", plural(int(p.Lost), "letter"))
 	}
 	for _, e := range p.Errors {
-		fmt.Fprintf(out, "  %d of those had failed: %s\n", e.Count, printable(e.Text))
+		fmt.Fprintf(out, "  %d of those had failed: %s\n", e.Count, noteLine(e.Text))
 	}
 }
 

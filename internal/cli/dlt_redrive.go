@@ -157,15 +157,15 @@ func (a *app) describeRedrive(out io.Writer, r operate.Redrive, p operate.Redriv
 		fmt.Fprintln(out, "no letter matches: nothing to do")
 		return
 	}
-	fmt.Fprintf(out, "redrive would send %s\n", plural(int(p.Count), "letter"))
+	fmt.Fprintf(out, "redrive would send %s\n", lettersOf(p.Count, p.Events))
 	for _, t := range p.Topics {
 		fmt.Fprintf(out, "  %d to topic %s\n", t.Count, cell(t.Topic))
 	}
 	for _, e := range p.Errors {
-		fmt.Fprintf(out, "  %d had failed: %s\n", e.Count, printable(e.Text))
+		fmt.Fprintf(out, "  %d had failed: %s\n", e.Count, noteLine(e.Text))
 	}
 	for _, e := range p.Refused {
-		fmt.Fprintf(out, "  %d cannot be sent: %s\n", e.Count, printable(e.Text))
+		fmt.Fprintf(out, "  %d cannot be sent: %s\n", e.Count, noteLine(e.Text))
 	}
 	if p.Redriven > 0 && p.Count == 0 {
 		fmt.Fprintf(out, "  %d were sent back already; --again sends them as well\n", p.Redriven)

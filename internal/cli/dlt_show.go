@@ -63,7 +63,7 @@ func (a *app) runDLTShow(cmd *cobra.Command, f *dltShowFlags, name string) error
 }
 
 func (a *app) printLetter(l *operate.LetterRecord, full, noValue bool) error {
-	text := shown{full}
+	text := whole
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	line := func(name, value string) { fmt.Fprintf(w, "%s\t%s\n", name, value) }
 	line("letter", printable(l.LetterRef.String()))

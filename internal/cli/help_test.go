@@ -101,7 +101,8 @@ func TestALongTextIsShortened(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		strings.Repeat("x", 100):      strings.Repeat("x", 100),
-		strings.Repeat("x", 101):      strings.Repeat("x", 100) + "… (101 bytes)",
+		strings.Repeat("x", 115):      strings.Repeat("x", 115),
+		strings.Repeat("x", 120):      strings.Repeat("x", 100) + "… (120 bytes)",
 		strings.Repeat("ü", 60) + "x": strings.Repeat("ü", 50) + "… (121 bytes)",
 	} {
 		if got := abridged(text); got != want {

@@ -70,7 +70,7 @@ func (a *app) printConsumers(list []operate.InboxConsumer) error {
 			if c.Failing > 0 {
 				attempts = fmt.Sprint(c.Attempts)
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", cell(c.Name), counted(c.Remembered, c.Capped), oldest, newest, c.Failing, attempts, cell(c.LastError))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\n", cell(c.Name), counted(c.Remembered, c.Capped), oldest, newest, c.Failing, attempts, shown{}.sentence(c.LastError))
 		}
 	})
 }
@@ -90,11 +90,12 @@ func (a *app) inboxForget() *cobra.Command {
 		Use:   "forget --consumer NAME",
 		Short: "Have a consumer forget handled events, so that they are handled again when they come again",
 		Long: `forget deletes what a consumer remembers of events: by their ids, by when they were
-handled, or all. It says how many there are, and asks; with --yes it does neither. Records of them that are delivered
-again, by outbox replay or outbox dlt redrive for instance, are then handled again: what
-their handlers do happens another time.
+handled, or all. It says how many there are, and asks; with --yes it does neither.
+Records of them that are delivered again, by outbox replay or outbox dlt redrive for
+instance, are then handled again: what their handlers do happens another time.
 
-Interrupt it when you like: what is forgotten is forgotten. It needs the role admin.`,
+Interrupt it when you like: what is forgotten is forgotten. The database's role needs
+what outbox migrate grants --role ROLE --operator prints.`,
 		Example: `  outbox inbox forget --consumer billing --event-id 0190f6c2-7d1e-7a55-8f0e-2f3c9a3d5b11
   outbox inbox forget --consumer billing --from 2h --dry-run
   outbox inbox forget --consumer search --all --yes --reason "the index is built anew"`,
@@ -153,6 +154,9 @@ func (a *app) runForget(cmd *cobra.Command, f *forgetFlags, r operate.Forget) er
 	defer done()
 	if f.dryRun || !f.yes {
 		counted, err := a.countForget(cmd, service, f, r)
+		if err == nil && counted.Events == 0 {
+			err = a.unknownConsumer(cmd, service, f, r)
+		}
 		switch {
 		case err != nil:
 			return err
@@ -173,6 +177,14 @@ func (a *app) runForget(cmd *cobra.Command, f *forgetFlags, r operate.Forget) er
 	return err
 }
 
+// unknownConsumer tells of a name that may have been mistyped.
+func (a *app) unknownConsumer(cmd *cobra.Command, service *operate.Service, f *forgetFlags, r operate.Forget) error {
+	if text := service.UnknownConsumer(cmd.Context(), f.actor(), r.Consumer); text != "" {
+		return &operate.Error{Code: operate.CodeNotFound, Text: text}
+	}
+	return nil
+}
+
 // countForget counts. Events that are too many to be counted in time can be forgotten all the same.
 func (a *app) countForget(cmd *cobra.Command, service *operate.Service, f *forgetFlags, r operate.Forget) (forgotten, error) {
 	n, capped, err := service.CountForget(cmd.Context(), f.actor(), r)
@@ -188,7 +200,7 @@ func (a *app) agreeForget(cmd *cobra.Command, f *forgetFlags, d forgotten) error
 	if f.json {
 		return unasked()
 	}
-	fmt.Fprintf(a.stderr, "%s events are forgotten by %s: those that come again are handled again\n", counted(d.Events, d.AtLeast), printable(d.Consumer))
+	fmt.Fprintf(a.stderr, "%s would forget %s events: those that come again are handled again\n", printable(d.Consumer), counted(d.Events, d.AtLeast))
 	return a.confirm(cmd, "Go on?", "--yes agrees for a script, --dry-run counts only")
 }
 

@@ -44,7 +44,11 @@ func abridged(s string) string {
 	for cut > 0 && !utf8.RuneStart(s[cut]) {
 		cut--
 	}
-	return fmt.Sprintf("%s… (%d bytes)", s[:cut], len(s))
+	short := fmt.Sprintf("%s… (%d bytes)", s[:cut], len(s))
+	if len(short) >= len(s) {
+		return s // what is left out is shorter than what says so
+	}
+	return short
 }
 
 // printable shows a text from the database without what a terminal would obey.
