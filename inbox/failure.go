@@ -9,8 +9,14 @@ import (
 // ErrUnavailable is in the error of a [Store] that could not be reached, or whose answer was lost: the fault of no record. Everything waits until it is back.
 var ErrUnavailable = errors.New("the database is not available")
 
-// errConflict is in the error of a transaction that lost against another one: it is made again at once.
+// errConflict is in the error of a transaction that lost against another one: it is made again, soon. After some times its key waits, and no attempt is spent.
 var errConflict = errors.New("another transaction was in the way")
+
+// errAnswers is in the error of a handler that has failed as if the database were away, or has lost its connection, while the database is there.
+var errAnswers = errors.New("the database answers, yet the transaction was lost")
+
+// errExited is what a handler is taken to return that has ended its goroutine.
+var errExited = errors.New("the handler has ended its goroutine, as runtime.Goexit and a test's FailNow do: return an error instead")
 
 // errBusy is the outcome of a record that was not begun with, through no fault of its own: it is tried again, and no attempt is spent.
 var errBusy = errors.New("another transaction had the event, or there was no connection,")

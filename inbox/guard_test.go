@@ -3,6 +3,7 @@ package inbox_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"strings"
 	"testing"
 
@@ -103,4 +104,66 @@ func TestAHandlerThatEndsItsTransactionAloneIsToldSo(t *testing.T) {
 		t.Errorf("%v does not say what to do", out[0].Err)
 	}
 	wantOutcomes(t, p.Handle(t.Context(), in), inbox.Repeat)
+}
+
+// A COMMIT that is a statement is not seen at once. When a later handler of the transaction fails, the others' events must not be taken for handled.
+func TestNoEventIsLostWhenAHandlerCommitsByAStatement(t *testing.T) {
+	t.Parallel()
+	for name, statement := range map[string]string{"pgx": "COMMIT AND CHAIN", "postgres": "COMMIT", "stdlib": "COMMIT"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := account(t)
+			db.Exec(t, `CREATE TABLE done (id text)`)
+			failed := map[string]bool{}
+			of := func(exec func(query string, args ...any) error, e inbox.Event[deposit]) error {
+				switch again := failed[e.ID]; {
+				case e.Payload.Account == "ends":
+					if err := exec(statement); err != nil {
+						return err
+					}
+				case e.Payload.Account == "ends and fails" && !again:
+					failed[e.ID] = true
+					return errors.Join(exec(statement), errHandler)
+				case e.Payload.Account == "fails" && !again:
+					failed[e.ID] = true
+					return errHandler
+				}
+				return exec(`INSERT INTO done VALUES ($1)`, e.ID)
+			}
+			var p inbox.Handling
+			var err error
+			if name == "pgx" {
+				h := inbox.NewHandlers[pgx.Tx]()
+				inbox.On(h, deposited, func(ctx context.Context, tx pgx.Tx, e inbox.Event[deposit]) error {
+					return of(func(query string, args ...any) error { _, err := tx.Exec(ctx, query, args...); return err }, e)
+				})
+				p, err = inbox.NewProcessor("billing", inbox.Pool(db.Pool(t)), h, inbox.Config{})
+			} else {
+				driver := map[string]string{"postgres": "postgres", "stdlib": "pgx"}[name]
+				h := inbox.NewHandlers[*sql.Tx]()
+				inbox.On(h, deposited, func(ctx context.Context, tx *sql.Tx, e inbox.Event[deposit]) error {
+					return of(func(query string, args ...any) error { _, err := tx.ExecContext(ctx, query, args...); return err }, e)
+				})
+				p, err = inbox.NewProcessor("billing", inbox.DB(open(t, driver, db.URL)), h, inbox.Config{})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			in := []*inbox.Record{
+				record(0, "a", deposited, "k", `{"account": "ends"}`),
+				record(1, "b", deposited, "l", `{"account": "1"}`),
+				record(2, "c", deposited, "m", `{"account": "fails"}`),
+				record(3, "d", deposited, "n", `{"account": "1"}`),
+			}
+			p.Handle(t.Context(), in)
+			p.Handle(t.Context(), in)
+			alone := []*inbox.Record{record(4, "e", deposited, "o", `{"account": "ends and fails"}`)}
+			p.Handle(t.Context(), alone)
+			p.Handle(t.Context(), alone)
+			var done int
+			if err := db.Conn(t).QueryRow(t.Context(), `SELECT count(DISTINCT id) FROM done`).Scan(&done); err != nil || done != 5 {
+				t.Errorf("%d of 5 events are handled, %v", done, err)
+			}
+		})
+	}
 }

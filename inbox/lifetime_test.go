@@ -234,7 +234,7 @@ func (s stuckStore) Commit(ctx context.Context, _ struct{}) error { return until
 func (s stuckStore) Rollback(ctx context.Context, _ struct{}) error { return until(ctx, s.rollback) }
 
 func (stuckStore) Query(_ context.Context, _ struct{}, _ string, args ...any) ([]string, error) {
-	return []string{fmt.Sprint(args[len(args)-1])}, nil
+	return []string{fmt.Sprint("7 ", args[len(args)-1])}, nil
 }
 
 func until(ctx context.Context, stuck bool) error {
@@ -269,7 +269,7 @@ func processorOf(t *testing.T, s Store[struct{}], cfg Config) *Processor[struct{
 
 func TestAServerThatVanishesAtTheEndOfATransactionIsUnavailable(t *testing.T) {
 	t.Parallel()
-	for kind, s := range map[string]stuckStore{"calm": {commit: true}, "fails": {rollback: true}} {
+	for kind, s := range map[string]stuckStore{"calm": {commit: true}, "fails": {commit: true, rollback: true}} {
 		synctest.Test(t, func(t *testing.T) {
 			out := processorOf(t, s, Config{}).Handle(t.Context(), []*Record{event("1", kind)})
 			if !errors.Is(out[0].Err, ErrUnavailable) {

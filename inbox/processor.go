@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 )
 
 // Result is what was done with a record.
@@ -192,93 +191,6 @@ func (p *Processor[Tx]) id(r *Record) (id string, err error) {
 		return "", err
 	}
 	return id, checkName("event id", id, MaxEventIDBytes)
-}
-
-// conflictTries is how often a transaction is made that loses against others.
-const conflictTries = 5
-
-// commit handles all of the work in one transaction, or nothing of it.
-func (p *Processor[Tx]) commit(ctx context.Context, batch []work[Tx], out []Outcome) (err error) {
-	for range conflictTries {
-		if err = p.try(ctx, batch, out); !errors.Is(err, errConflict) {
-			return err
-		}
-	}
-	return err
-}
-
-func (p *Processor[Tx]) try(ctx context.Context, batch []work[Tx], out []Outcome) error {
-	within, cancel := context.WithCancel(ctx)
-	defer cancel()
-	patience := time.AfterFunc(p.cfg.Timeout, cancel)
-	defer patience.Stop()
-	ids, first := p.claim(batch)
-	var left []work[Tx] // what is claimed and was not begun with
-	claimed, late := false, false
-	err := inTx(within, p.store, first, func(tx Tx, returned []string) (err error) {
-		if claimed = patience.Stop(); !claimed {
-			return within.Err()
-		}
-		left = p.unhandled(batch, ids, returned, out)
-		for len(left) > 0 && err == nil {
-			w := left[0]
-			left = left[1:]
-			late, err = p.inTime(within, cancel, tx, w)
-		}
-		return err
-	})
-	if err != nil && !claimed && len(ids) > 0 {
-		err = fmt.Errorf("remember %d events for consumer %s: %w", len(ids), p.consumer, explain(err))
-	}
-	if errors.Is(err, errEnded) {
-		p.unclaim(ctx, left)
-	}
-	switch {
-	case err == nil || ctx.Err() != nil:
-		return err
-	case late:
-		// What it says of a connection that was closed to end the handler is nobody's business.
-		return p.there(ctx, fmt.Errorf("not handled within %s, which is Config.Timeout: %s", p.cfg.Timeout, withoutMark(err)))
-	case !claimed && within.Err() != nil:
-		return p.there(ctx, fmt.Errorf("%w for %s", errBusy, p.cfg.Timeout))
-	}
-	return err
-}
-
-// inTime runs a handler, and says whether its time was over when it ended. The end of its time is that of the transaction, which a handler may use without it.
-func (p *Processor[Tx]) inTime(ctx context.Context, end context.CancelFunc, tx Tx, w work[Tx]) (late bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
-	defer cancel()
-	ends := context.AfterFunc(ctx, end)
-	err = p.run(ctx, tx, w)
-	ends()
-	if late = ctx.Err() != nil; late && err == nil {
-		err = ctx.Err() // a handler that does not look at its context is no quicker for that
-	}
-	return late, err
-}
-
-// there tells what has taken too long from a database that does not answer.
-func (p *Processor[Tx]) there(ctx context.Context, late error) error {
-	ctx, cancel := context.WithTimeout(ctx, proof)
-	defer cancel()
-	if err := inTx(ctx, p.store, statement{}, func(Tx, []string) error { return nil }); err != nil {
-		return err
-	}
-	return late
-}
-
-// proof is how long a database that is there takes at most for nothing.
-const proof = 5 * time.Second
-
-func withoutMark(err error) string {
-	var joined interface{ Unwrap() []error }
-	if errors.As(err, &joined) {
-		if parts := joined.Unwrap(); errors.Is(parts[0], ErrUnavailable) {
-			return parts[len(parts)-1].Error()
-		}
-	}
-	return err.Error()
 }
 
 // Failed writes down that the record could not be handled, and returns how often that is. The count outlives the process.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -54,6 +55,10 @@ func handlers[Tx any](exec func(ctx context.Context, tx Tx, query string) error)
 			<-ctx.Done() // and takes no notice
 		case "dies":
 			return exec(ctx, tx, `SELECT pg_terminate_backend(pg_backend_pid())`)
+		case "raises":
+			return exec(ctx, tx, `DO $$ BEGIN RAISE EXCEPTION 'no such account' USING ERRCODE = '53000'; END $$`)
+		case "exits":
+			runtime.Goexit()
 		}
 		return nil
 	})
@@ -132,6 +137,7 @@ func TestABatchIsOneTransactionAndARepeatWithinItIsOne(t *testing.T) {
 func TestOneThatFailsHoldsUpItsKeyAndNothingElse(t *testing.T) {
 	for account, says := range map[string]string{
 		"fails": "no such account", "panics": "the handler panicked: no account", "breaks": "division by zero", "swallows": "", "hangs": "not handled within 2s", "dawdles": "not handled within 2s",
+		"dies": "the database answers", "raises": "no such account", "exits": "ended its goroutine",
 	} {
 		t.Run(account, func(t *testing.T) {
 			cfg := inbox.Config{}
@@ -179,23 +185,6 @@ func TestARecordThatCannotBeWhatItsHandlerTakesIsAPermanentFailure(t *testing.T)
 		}
 		if n := balance(t, db); n != 1 {
 			t.Errorf("the balance is %d, want 1", n)
-		}
-	})
-}
-
-func TestWhatTheServerCannotDoIsTheFaultOfNoRecord(t *testing.T) {
-	processors(t, inbox.Config{}, func(t *testing.T, db *pgtest.DB, p inbox.Handling) {
-		out := p.Handle(t.Context(), []*inbox.Record{
-			record(0, "a", deposited, "k", `{"account": "1"}`),
-			record(1, "b", deposited, "l", `{"account": "dies"}`),
-		})
-		for i, o := range out {
-			if !errors.Is(o.Err, inbox.ErrUnavailable) || inbox.IsPermanent(o.Err) {
-				t.Errorf("outcome %d is %v", i, o.Err)
-			}
-		}
-		if n := balance(t, db); n != 0 {
-			t.Errorf("the balance is %d, want 0", n)
 		}
 	})
 }

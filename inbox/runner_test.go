@@ -340,29 +340,31 @@ func TestWhatCannotBeSentOnStays(t *testing.T) {
 
 func TestARecordThatAnotherTransactionHasIsTriedAgainAndSpendsNoAttempt(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var busy atomic.Bool
-		busy.Store(true)
-		d := &desk{handle: func(_ context.Context, r *Record) error {
-			if r.Offset == 0 && busy.Load() {
-				return fmt.Errorf("%w for 30s", errBusy)
+	for _, cause := range []error{errBusy, errConflict} {
+		synctest.Test(t, func(t *testing.T) {
+			var busy atomic.Bool
+			busy.Store(true)
+			d := &desk{handle: func(_ context.Context, r *Record) error {
+				if r.Offset == 0 && busy.Load() {
+					return fmt.Errorf("%w for 30s", cause)
+				}
+				return nil
+			}}
+			s := &shelf{}
+			r, stop := running(t, d, s, RunnerConfig{Retry: Retry{Attempts: 1, GiveUp: DeadLetter}})
+			defer stop()
+			r.Take(records(first, "aba"))
+			sleep(time.Minute)
+			if got := d.done(); len(got) != 1 || len(d.failures()) != 0 || len(s.letters()) != 0 || r.Stats().Unavailable {
+				t.Fatalf("handled %v, failures %v, sent %v, want the other key handled and nothing else", got, d.failures(), s.letters())
 			}
-			return nil
-		}}
-		s := &shelf{}
-		r, stop := running(t, d, s, RunnerConfig{Retry: Retry{Attempts: 1, GiveUp: DeadLetter}})
-		defer stop()
-		r.Take(records(first, "aba"))
-		sleep(time.Minute)
-		if got := d.done(); len(got) != 1 || len(d.failures()) != 0 || len(s.letters()) != 0 || r.Stats().Unavailable {
-			t.Fatalf("handled %v, failures %v, sent %v, want the other key handled and nothing else", got, d.failures(), s.letters())
-		}
-		busy.Store(false)
-		sleep(time.Second)
-		if got := d.done(); len(got) != 3 || s.upTo(first) != 3 {
-			t.Errorf("handled %v, committed up to %d, want all", got, s.upTo(first))
-		}
-	})
+			busy.Store(false)
+			sleep(time.Second)
+			if got := d.done(); len(got) != 3 || s.upTo(first) != 3 {
+				t.Errorf("handled %v, committed up to %d, want all", got, s.upTo(first))
+			}
+		})
+	}
 }
 
 func TestNothingIsTriedWhileTheDatabaseIsAwayAndNoAttemptIsSpent(t *testing.T) {

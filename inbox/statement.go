@@ -7,13 +7,17 @@ import (
 
 // Every statement here works with every driver: its parameters are texts and numbers. The tables are those of the schema outbox; `outbox migrate up` makes them.
 const (
+	// transaction is the id of the transaction, as the rows have it that it writes.
+	transaction = `(txid_current() % 4294967296)::text`
 	// The row is there before the handler runs, so that of two that come at the same time the second waits for what becomes of the first.
-	claimOneSQL = `INSERT INTO outbox.inbox (consumer, event_id) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING event_id`
+	claimOneSQL = `INSERT INTO outbox.inbox (consumer, event_id) VALUES ($1, $2) ON CONFLICT DO NOTHING RETURNING ` + transaction + ` || ' ' || event_id`
 	// The array is in order: two that have the same ids do not wait for each other.
 	claimSQL = `INSERT INTO outbox.inbox (consumer, event_id)
-SELECT $1::text, unnest($2::text::text[]) ON CONFLICT DO NOTHING RETURNING event_id`
-	unclaimSQL = `DELETE FROM outbox.inbox WHERE consumer = $1 AND event_id = $2`
-	failedSQL  = `INSERT INTO outbox.inbox_failure AS f (consumer, topic, partition, record_offset, event_id, event_type, first_error, last_error)
+SELECT $1::text, unnest($2::text::text[]) ON CONFLICT DO NOTHING RETURNING ` + transaction + ` || ' ' || event_id`
+	unclaimSQL  = `DELETE FROM outbox.inbox WHERE consumer = $1 AND event_id = $2`
+	takeBackSQL = `DELETE FROM outbox.inbox WHERE consumer = $1 AND event_id = ANY ($2::text::text[]) AND xmin::text = $3 RETURNING event_id`
+	currentSQL  = `SELECT ` + transaction
+	failedSQL   = `INSERT INTO outbox.inbox_failure AS f (consumer, topic, partition, record_offset, event_id, event_type, first_error, last_error)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
 ON CONFLICT (consumer, topic, partition, record_offset)
 DO UPDATE SET attempts = f.attempts + 1, last_error = excluded.last_error, last_failed_at = excluded.last_failed_at RETURNING attempts::text`

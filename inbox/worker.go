@@ -151,9 +151,9 @@ func (r *Runner) judge(ctx context.Context, v *verdict, n int, it *item, o Outco
 	case errors.Is(o.Err, ErrUnavailable):
 		err = o.Err
 	case ctx.Err() != nil || errors.Is(o.Err, errHeld):
-	case errors.Is(o.Err, errBusy):
+	case errors.Is(o.Err, errBusy), errors.Is(o.Err, errConflict):
 		wait = r.cfg.Retry.wait(1, r.cfg.random)
-		r.cfg.Logger.Warn("record not begun with: its key waits", "record", it.Place().String(), "error", o.Err, "again_in", wait.Round(time.Millisecond).String())
+		r.cfg.Logger.Warn("record waits for other transactions, and its key with it", "record", it.Place().String(), "error", o.Err, "again_in", wait.Round(time.Millisecond).String())
 	default:
 		v.settled[n], wait, err = r.failed(ctx, it, o.Err)
 	}
