@@ -23,13 +23,16 @@ type partition struct {
 	// ctx ends when the partition must be let go at once.
 	ctx    context.Context //nolint:containedctx // the assignment is what the context is the life of
 	cancel context.CancelFunc
+	// gone is closed when it is let go, and no commit of it can come any more. lost tells that another member may have it already: then nothing is committed.
+	gone chan struct{}
+	lost bool
 	// idle is closed when the partition is not open and no worker has anything of it.
 	idle chan struct{}
 }
 
 func newPartition(p Partition) *partition {
 	ctx, cancel := context.WithCancel(context.Background())
-	return &partition{Partition: p, open: true, keys: map[string]*queue{}, ctx: ctx, cancel: cancel, idle: make(chan struct{})}
+	return &partition{Partition: p, open: true, keys: map[string]*queue{}, ctx: ctx, cancel: cancel, idle: make(chan struct{}), gone: make(chan struct{})}
 }
 
 // item is a record on its way.
@@ -38,6 +41,9 @@ type item struct {
 	partition *partition
 	queue     *queue
 	settled   bool
+	// arrived is when it was taken, bytes what is held of it.
+	arrived time.Time
+	bytes   int
 	// failed is how often it was tried in vain, as far as this process knows.
 	failed int
 }
@@ -70,6 +76,9 @@ type queue struct {
 	// waits is set while it waits for a time, that of the timer.
 	waits bool
 	timer *time.Timer
+	// slow tells that its first record is being tried again, or for long; weight is how many of its records count as moving.
+	slow   bool
+	weight int
 }
 
 // queueOf returns the queue that the record belongs to, and whether it is new.

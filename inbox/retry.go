@@ -132,10 +132,16 @@ func (r *Runner) say(what string, it *item, attempts int, cause error, more ...a
 	r.cfg.Logger.Error(what, append(args, more...)...)
 }
 
-// notBefore is when a record of a retry topic is to be tried; zero for any other, and for another consumer's.
-func (r *Runner) notBefore(record *Record) time.Time {
-	if _, again := r.stage(record); !again || r.foreign(record) {
+// notBefore is when a record of a retry topic is to be tried; zero for any other, and for another consumer's. What the record says is the time of the member that
+// sent it, whose clock may be wrong: it is never believed beyond the topic's delay.
+func (r *Runner) notBefore(it *item) time.Time {
+	next, again := r.stage(it.Record)
+	if !again || r.foreign(it.Record) {
 		return time.Time{}
 	}
-	return ReadLetter(record).NotBefore
+	says, latest := ReadLetter(it.Record).NotBefore, it.arrived.Add(r.cfg.Retry.Topics[next-1])
+	if says.After(latest) {
+		return latest
+	}
+	return says
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -42,6 +43,9 @@ type RunnerConfig struct {
 	// MaxUncommitted is how many records of a partition are taken beyond the first that is not settled: then the partition is paused until it is half of that.
 	// Default 1,000, or four times what all workers handle at once if that is more; at least 2.
 	MaxUncommitted int
+	// MaxUncommittedBytes bounds what is taken and not settled of all partitions together, in bytes of keys, values and headers: beyond it, partitions that have such
+	// records are paused until it is half of that. What one answer of Kafka brings comes on top. Default 64 MiB.
+	MaxUncommittedBytes int
 	// CommitInterval is how often offsets are committed. Default 1 s.
 	CommitInterval time.Duration
 	// DrainTimeout is how long a stop, or the loss of a partition to another member, waits for handlers. Default 20 s.
@@ -55,16 +59,18 @@ type RunnerConfig struct {
 
 // Defaults of [RunnerConfig].
 const (
-	DefaultWorkers        = 8
-	DefaultMaxUncommitted = 1000
-	DefaultCommitInterval = time.Second
-	DefaultDrainTimeout   = 20 * time.Second
+	DefaultWorkers             = 8
+	DefaultMaxUncommitted      = 1000
+	DefaultMaxUncommittedBytes = 64 << 20
+	DefaultCommitInterval      = time.Second
+	DefaultDrainTimeout        = 20 * time.Second
 )
 
 func (c RunnerConfig) withDefaults() RunnerConfig {
 	c.Workers = cmp.Or(c.Workers, DefaultWorkers)
 	c.Batch = cmp.Or(c.Batch, 1)
 	c.MaxUncommitted = cmp.Or(c.MaxUncommitted, max(DefaultMaxUncommitted, 4*c.Workers*c.Batch))
+	c.MaxUncommittedBytes = cmp.Or(c.MaxUncommittedBytes, DefaultMaxUncommittedBytes)
 	c.CommitInterval = cmp.Or(c.CommitInterval, DefaultCommitInterval)
 	c.DrainTimeout = cmp.Or(c.DrainTimeout, DefaultDrainTimeout)
 	c.Retry = c.Retry.withDefaults()
@@ -85,7 +91,7 @@ func (c RunnerConfig) validate() error {
 	for _, n := range []struct {
 		name               string
 		value, least, most int
-	}{{"Workers", c.Workers, 1, 1000}, {"Batch", c.Batch, 1, 1000}, {"MaxUncommitted", c.MaxUncommitted, 2, 4_000_000}} {
+	}{{"Workers", c.Workers, 1, 1000}, {"Batch", c.Batch, 1, 1000}, {"MaxUncommitted", c.MaxUncommitted, 2, 4_000_000}, {"MaxUncommittedBytes", c.MaxUncommittedBytes, 1, math.MaxInt}} {
 		if n.value < n.least || n.value > n.most {
 			errs = append(errs, fmt.Errorf("%s %d: use %d to %d", n.name, n.value, n.least, n.most))
 		}
@@ -110,10 +116,12 @@ type Runner struct {
 	work       *sync.Cond
 	partitions map[Partition]*partition
 	ready      []*queue
-	// moving is how many records are in queues that do not wait for a time.
-	moving   int
-	room     *sync.Cond
-	stopping bool
+	// leaving are partitions that are being let go: their handlers end, and what is settled is committed.
+	leaving map[*partition]struct{}
+	// moving is how many records are about to be handled, bytes what is held of those that are not settled, and paused how many partitions are.
+	moving, bytes, paused int
+	room                  *sync.Cond
+	stopping              bool
 	// away is until when nothing is tried, because the database is not there; pause is how long the last such wait was.
 	away  time.Time
 	pause time.Duration
@@ -142,7 +150,7 @@ func NewRunner(h Handling, log Log, cfg RunnerConfig) (*Runner, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	r := &Runner{handling: h, log: log, cfg: cfg, partitions: map[Partition]*partition{}}
+	r := &Runner{handling: h, log: log, cfg: cfg, partitions: map[Partition]*partition{}, leaving: map[*partition]struct{}{}}
 	r.work, r.room = sync.NewCond(&r.mu), sync.NewCond(&r.mu)
 	return r, nil
 }
@@ -269,18 +277,19 @@ func (r *Runner) Take(records []*Record) {
 		if p == nil || r.stopping {
 			continue
 		}
-		it := &item{Record: record, partition: p}
+		it := &item{Record: record, partition: p, arrived: r.cfg.now()}
 		p.flight = append(p.flight, it)
+		r.hold(it)
 		q, isNew := p.queueOf(record)
 		it.queue = q
-		if !q.waits {
-			r.moving++
-		}
-		if q.items = append(q.items, it); isNew {
+		q.items = append(q.items, it)
+		r.weigh(q)
+		if isNew {
 			r.enqueue(q)
 		}
-		if len(p.flight) >= r.cfg.MaxUncommitted && !p.paused {
+		if r.full(p) && !p.paused {
 			p.paused = true
+			r.paused++
 			full = append(full, p.Partition)
 		}
 	}
@@ -289,11 +298,19 @@ func (r *Runner) Take(records []*Record) {
 	}
 }
 
-// Revoke lets partitions go: handlers that are at work end, for DrainTimeout, then what is settled is committed.
+// Revoke lets partitions go: handlers that are at work end, for DrainTimeout, then what is settled is committed. Those that another call is letting go, such as the
+// end of [Runner.Run], are waited for: a commit that comes after this one has returned would take back what the next owner has committed.
 func (r *Runner) Revoke(ctx context.Context, partitions []Partition) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.DrainTimeout)
 	defer cancel()
+	others := r.left(partitions)
 	going := r.close(partitions)
+	defer func() {
+		r.gone(going)
+		for _, p := range others {
+			<-p.gone
+		}
+	}()
 	for _, p := range going {
 		select {
 		case <-p.idle:
@@ -305,14 +322,42 @@ func (r *Runner) Revoke(ctx context.Context, partitions []Partition) {
 	}
 	r.committing.Lock()
 	defer r.committing.Unlock()
-	r.commitOf(context.WithoutCancel(ctx), r.left(going))
+	r.commitOf(context.WithoutCancel(ctx), r.last(going))
+}
+
+// left are those of the partitions that another call is letting go.
+func (r *Runner) left(partitions []Partition) (others []*partition) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for p := range r.leaving {
+		if slices.Contains(partitions, p.Partition) {
+			others = append(others, p)
+		}
+	}
+	return others
+}
+
+// gone takes that partitions are let go, for whoever waits for it.
+func (r *Runner) gone(partitions []*partition) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range partitions {
+		delete(r.leaving, p)
+		close(p.gone)
+	}
 }
 
 // Lose drops partitions that another member may have already.
 func (r *Runner) Lose(partitions []Partition) {
-	for _, p := range r.close(partitions) {
+	others := r.left(partitions)
+	going := r.close(partitions)
+	defer r.gone(going)
+	r.mu.Lock()
+	for _, p := range append(others, going...) {
+		p.lost = true
 		p.cancel()
 	}
+	r.mu.Unlock()
 	// A commit that is under way may have them in it.
 	r.committing.Lock()
 	defer r.committing.Unlock()
@@ -328,23 +373,27 @@ func (r *Runner) close(partitions []Partition) (closed []*partition) {
 			continue
 		}
 		delete(r.partitions, name)
+		r.leaving[p] = struct{}{}
 		p.open = false
-		r.forgetMoving(p)
+		if p.paused {
+			r.paused--
+		}
 		r.forgetQueues(p)
+		r.forgetFlight(p)
 		if p.busy == 0 {
 			close(p.idle)
 		}
 		closed = append(closed, p)
 	}
+	r.resume()
 	return closed
 }
 
-// forgetMoving takes the records of a partition that is let go out of those that move.
-func (r *Runner) forgetMoving(p *partition) {
+// forgetFlight takes the records of a partition that is let go out of those that move and are held.
+func (r *Runner) forgetFlight(p *partition) {
 	for _, it := range p.flight {
-		if !it.settled && !it.queue.waits {
-			r.moving--
-		}
+		r.release(it)
+		r.weigh(it.queue)
 	}
 	r.room.Broadcast()
 }
@@ -361,13 +410,13 @@ func (r *Runner) forgetQueues(p *partition) {
 	r.ready = slices.DeleteFunc(r.ready, func(q *queue) bool { return q.partition == p })
 }
 
-// left is what is to be committed of partitions that are let go.
-func (r *Runner) left(going []*partition) map[Partition]int64 {
+// last is what is to be committed of partitions that are let go.
+func (r *Runner) last(going []*partition) map[Partition]int64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	next := map[Partition]int64{}
 	for _, p := range going {
-		if p.settled && p.next != p.committed {
+		if p.settled && !p.lost && p.next != p.committed {
 			next[p.Partition] = p.next
 		}
 	}

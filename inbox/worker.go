@@ -17,7 +17,7 @@ import (
 
 // enqueue makes a queue ready, or has it wait for its first record's time. It is called with the lock held.
 func (r *Runner) enqueue(q *queue) {
-	if wait := r.notBefore(q.items[0].Record).Sub(r.cfg.now()); wait > 0 && q.items[0].failed == 0 {
+	if wait := r.notBefore(q.items[0]).Sub(r.cfg.now()); wait > 0 && q.items[0].failed == 0 {
 		r.waitFor(q, wait)
 		return
 	}
@@ -29,16 +29,13 @@ func (r *Runner) enqueue(q *queue) {
 func (r *Runner) waitFor(q *queue, d time.Duration) {
 	r.stats.Waiting++
 	q.waits = true
-	r.moving -= len(q.items)
-	r.room.Signal()
+	r.weigh(q)
 	q.timer = time.AfterFunc(d, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		r.stats.Waiting--
 		q.waits = false
-		if q.partition.open {
-			r.moving += len(q.items)
-		}
+		r.weigh(q)
 		r.ready = append(r.ready, q)
 		r.work.Signal()
 	})
@@ -59,6 +56,9 @@ func (r *Runner) worker() {
 type group struct {
 	queues []*queue
 	items  []*item
+	// timer tells when it is handled for long; done that it is over.
+	timer *time.Timer
+	done  bool
 }
 
 // next waits for records; it returns nil when the runner stops.
@@ -102,13 +102,14 @@ func (r *Runner) pick() *group {
 	if len(g.items) == 0 {
 		return nil
 	}
+	r.watch(g)
 	return g
 }
 
 // dueOf is how many of the queue's first records need not wait for a time; the first one need not.
 func (r *Runner) dueOf(q *queue, n int) int {
 	for i := 1; i < n; i++ {
-		if r.notBefore(q.items[i].Record).After(r.cfg.now()) {
+		if r.notBefore(q.items[i]).After(r.cfg.now()) {
 			return i
 		}
 	}
@@ -187,14 +188,14 @@ func (r *Runner) succeeded(ctx context.Context, it *item, result Result) {
 func (r *Runner) done(g *group, v verdict) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	g.done = true
+	g.timer.Stop()
 	for i, it := range g.items {
 		p := it.partition
 		p.busy--
 		if v.settled[i] {
+			r.release(it)
 			p.settle(it)
-			if p.open {
-				r.moving--
-			}
 		}
 		if p.busy == 0 && !p.open {
 			close(p.idle)
@@ -205,6 +206,8 @@ func (r *Runner) done(g *group, v verdict) {
 	}
 	for _, q := range g.queues {
 		q.shift()
+		q.slow = len(q.items) > 0 && q.items[0].failed > 0
+		r.weigh(q)
 		switch wait := v.stuck[q]; {
 		case !q.partition.open:
 		case len(q.items) == 0:
@@ -214,17 +217,9 @@ func (r *Runner) done(g *group, v verdict) {
 		default:
 			r.enqueue(q)
 		}
-		r.resume(q.partition)
 	}
+	r.resume()
 	r.room.Signal()
-}
-
-// resume asks for more of a partition that was full.
-func (r *Runner) resume(p *partition) {
-	if p.open && p.paused && len(p.flight) <= r.cfg.MaxUncommitted/2 {
-		p.paused = false
-		r.log.Resume([]Partition{p.Partition})
-	}
 }
 
 const (
