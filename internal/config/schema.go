@@ -63,7 +63,7 @@ func sealed(properties object, required ...string) object {
 	var twins []object
 	for _, s := range Settings() {
 		if _, here := properties[s.Key]; here && s.Secret {
-			twins = append(twins, object{"not": object{"required": []string{s.Key, s.Key + fileSuffix}}})
+			twins = append(twins, object{"not": object{"type": "object", "required": []string{s.Key, s.Key + fileSuffix}}})
 		}
 	}
 	if len(twins) > 0 {
