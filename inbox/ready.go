@@ -44,18 +44,17 @@ func (r *Runner) Ready(ctx context.Context) error {
 	c, able := r.handling.(interface {
 		Check(ctx context.Context) error
 	})
-	for wait := minAway; able; wait = min(2*wait, maxAway) {
+	for wait := minAway; able && ctx.Err() == nil; wait = min(2*wait, maxAway) {
 		err := c.Check(ctx)
-		if ctx.Err() != nil || err == nil {
-			return nil
-		}
-		if !errors.Is(err, ErrUnavailable) {
+		switch {
+		case ctx.Err() != nil:
+			continue // nobody waits for the answer
+		case err == nil || !errors.Is(err, ErrUnavailable):
 			return err
 		}
 		r.cfg.Logger.Warn("the database does not answer: tried again", "error", err, "in", wait.String())
 		select {
 		case <-ctx.Done():
-			return nil
 		case <-time.After(wait):
 		}
 	}
