@@ -38,7 +38,7 @@ func TestTheModesRefuseEachOtherWhileARelayLives(t *testing.T) {
 				_, printed := run(t.Context(), "status")
 				return strings.Contains(printed, refusal.status)
 			})
-			if code, printed := run(t.Context(), "relay", "--once", "--mode", refusal.other, "--start-timeout", "300ms"); code != exitFailed || !strings.Contains(printed, refusal.says) {
+			if code, printed := run(t.Context(), "relay", "--once", "--mode", refusal.other, "--start-timeout", "3s"); code != exitFailed || !strings.Contains(printed, refusal.says) {
 				t.Errorf("mode %s beside it ended with %d: %s", refusal.other, code, printed)
 			}
 			stop()
