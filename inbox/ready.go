@@ -15,16 +15,24 @@ const lackingSQL = `SELECT n.needed || ' on ' || n.kept FROM (VALUES
 ) n(kept, needed)
 WHERE NOT CASE n.needed WHEN 'DELETE' THEN has_table_privilege(n.kept, n.needed) ELSE has_any_column_privilege(n.kept, n.needed) END`
 
+// forgetfulSQL tells that commits of this role's sessions are not kept through a crash of the server.
+const forgetfulSQL = `SELECT current_user WHERE current_setting('synchronous_commit') = 'off'`
+
 // Check tells what is missing in the database: tables, or rights of the role. The error says what to do; with [ErrUnavailable] in it nothing is known. A Kafka consumer
-// asks for it before it takes anything.
+// asks for it before it takes anything. A synchronous_commit that is off is a warning in the log.
 func (p *Processor[Tx]) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
-	err := inTx(ctx, p.store, statement{query: lackingSQL}, func(_ Tx, lacking []string) error {
+	err := inTx(ctx, p.store, statement{query: lackingSQL}, func(tx Tx, lacking []string) error {
 		if len(lacking) > 0 {
 			return fmt.Errorf("the role lacks %s: %s", strings.Join(lacking, ", "), howToGrant)
 		}
-		return nil
+		role, err := p.store.Query(ctx, tx, forgetfulSQL)
+		if len(role) > 0 {
+			p.cfg.Logger.Warn("synchronous_commit is off: a crash of the database server forgets handled events whose offsets are committed, and they do not come again; use ALTER ROLE ... SET synchronous_commit = on",
+				"consumer", p.consumer, "role", role[0])
+		}
+		return err
 	})
 	if err == nil {
 		return nil

@@ -100,3 +100,25 @@ func TestARunnerSaysThatItsPoolIsSmallerThanItsWorkers(t *testing.T) {
 		}
 	}
 }
+
+func TestAConsumerWhoseCommitsACrashForgetsIsWarned(t *testing.T) {
+	t.Parallel()
+	db := account(t)
+	for setting, want := range map[string]int{"off": 1, "local": 0, "on": 0} {
+		cfg, err := pgxpool.ParseConfig(db.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.ConnConfig.RuntimeParams["synchronous_commit"] = setting
+		pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(pool.Close)
+		var text bytes.Buffer
+		err = billing(t, pool, inbox.Config{Logger: slog.New(slog.NewTextHandler(&text, nil))}).(checker).Check(t.Context())
+		if got := strings.Count(text.String(), "ALTER ROLE"); err != nil || got != want {
+			t.Errorf("%s: %d warnings, want %d: %s %v", setting, got, want, text.String(), err)
+		}
+	}
+}
