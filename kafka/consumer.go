@@ -108,6 +108,8 @@ func (c *Consumer) options(net *network) []kgo.Opt {
 		// What the group has not read, it reads from the start: no record is left out.
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		// The end of a transaction says that the group is behind it, whatever became of its records.
+		kgo.KeepControlRecords(),
 		kgo.DisableAutoCommit(),
 		// A partition that is resumed is asked for when the fetch that is under way has ended.
 		kgo.FetchMaxWait(fetchWait),
@@ -174,8 +176,8 @@ func (c *Consumer) poll(ctx context.Context, client *kgo.Client) {
 		})
 		fetches.EachPartition(func(p kgo.FetchTopicPartition) {
 			c.log.check(p)
-			if len(p.Records) > 0 {
-				c.runner.Take(received(p.Records))
+			if records := received(p.Records); len(records) > 0 {
+				c.runner.Take(records)
 			}
 		})
 		client.AllowRebalance()
@@ -197,10 +199,13 @@ func (c *Consumer) startOver(client *kgo.Client, gone []string) {
 	client.AddConsumeTopics(gone...)
 }
 
+// received are the records of applications.
 func received(records []*kgo.Record) []*inbox.Record {
-	out := make([]*inbox.Record, len(records))
-	for i, r := range records {
-		out[i] = InboxRecord(r)
+	out := make([]*inbox.Record, 0, len(records))
+	for _, r := range records {
+		if !r.Attrs.IsControl() {
+			out = append(out, InboxRecord(r))
+		}
 	}
 	return out
 }

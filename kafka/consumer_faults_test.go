@@ -105,6 +105,47 @@ func TestRecordsThatAreRemovedBehindAStuckKeyAreReported(t *testing.T) {
 	}
 }
 
+// What a transaction took back, and the ends of transactions, are nothing that was to be handled.
+func TestTheRemovalOfWhatATransactionTookBackIsNoLoss(t *testing.T) {
+	t.Parallel()
+	brokers := fake(t, kfake.SeedTopics(1, orders)).ListenAddrs()
+	client := plainClient(t, brokers, kgo.TransactionalID("x"))
+	transaction := func(n int, end kgo.TransactionEndTry) {
+		if err := client.BeginTransaction(); err != nil {
+			t.Fatal(err)
+		}
+		for range n {
+			if err := client.ProduceSync(testContext(t), &kgo.Record{Topic: orders, Value: []byte("{}")}).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := client.EndTransaction(testContext(t), end); err != nil {
+			t.Fatal(err)
+		}
+	}
+	said := &journal{}
+	d := &desk{}
+	c, _ := consume(t, d, ConsumerConfig{Config: Config{Brokers: brokers, Logger: slog.New(slog.NewTextHandler(said, nil))}, Topics: []string{orders}})
+	at := func(end int64) bool {
+		c.log.mu.Lock()
+		defer c.log.mu.Unlock()
+		return c.log.from[inbox.Partition{Topic: orders}] == end
+	}
+	transaction(3, kgo.TryCommit)
+	transaction(5, kgo.TryAbort)
+	eventually(t, "the consumer to be behind the transactions", func() bool { return d.handled() == 3 && at(10) })
+	var before kadm.Offsets
+	before.AddOffset(orders, 0, 10, -1)
+	if _, err := kadm.NewClient(plainClient(t, brokers)).DeleteRecords(testContext(t), before); err != nil {
+		t.Fatal(err)
+	}
+	transaction(1, kgo.TryCommit)
+	eventually(t, "the next record", func() bool { return d.handled() == 4 && committed(t, brokers, "desk") >= 11 })
+	if said.has("records were removed") {
+		t.Errorf("an alarm: %s", &said.text)
+	}
+}
+
 func TestAStopWithoutKafkaEndsInTime(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*kfake.Cluster, *valve){

@@ -130,7 +130,8 @@ func (l *consumerLog) check(p kgo.FetchTopicPartition) {
 	switch to := min(first, p.LogStartOffset); {
 	case from < 0:
 	case to > from:
-		l.logger.Error("records were removed before they were handled: the topic's retention is shorter than the consumer was away, or its key was stuck",
+		// Kafka does not say how many of the offsets were ends of transactions, or records that a transaction had taken back.
+		l.logger.Error("records were removed before they were handled: at most as many as is said, fewer where producers use transactions; the topic's retention is shorter than the consumer was away, or its key was stuck",
 			"topic", p.Topic, "partition", p.Partition, "from", from, "to", to, "records", to-from)
 	case first < from && len(p.Records) > 0:
 		l.logger.Error("a partition has gone back: its log was cut, or the topic was made again; what is there is handled unless its event id was",
