@@ -92,6 +92,28 @@ func TestATopicOfSuffixOnlyIsNobodysDeadLetterTopic(t *testing.T) {
 	}
 }
 
+// What a header names is no better than what a person does.
+func TestALetterWhoseOriginalIsNoTargetIsRefusedByThePlanAndTheRun(t *testing.T) {
+	t.Parallel()
+	o, s := newOffice(t, 2, 1)
+	for i, topic := range []string{"shop.other-dlt", "__consumer_offsets"} {
+		o.topics[topic] = [][]*LetterRecord{nil}
+		o.add("shop.order-dlt", 0, 10+i, func(r *LetterRecord) { r.Original = &LetterRef{topic, 0, 1} })
+	}
+	plan, err := s.PlanRedrive(t.Context(), boss, all(), o, nil)
+	if got := fmt.Sprint(plan.Refused); err != nil || plan.Count != 2 || !strings.Contains(got, "shop.other-dlt is a dead-letter topic") || !strings.Contains(got, "__consumer_offsets is called like a topic of Kafka's own") {
+		t.Errorf("%+v, %v", plan, err)
+	}
+	report, err := s.Redrive(t.Context(), boss, all(), RedriveConfirmed{Any: true}, o, nil)
+	if err != nil || report.Done != 2 || report.Failed != 2 || len(o.topics["__consumer_offsets"][0])+len(o.topics["shop.other-dlt"][0]) != 0 {
+		t.Errorf("%+v, %v", report, err)
+	}
+	to := all()
+	if to.To = "__consumer_offsets"; CodeOf(to.check()) != CodeInvalid {
+		t.Errorf("--to: %v", to.check())
+	}
+}
+
 // Whoever has handled an event when it was new has forgotten that by now.
 func TestARedriveOfOldLettersSaysThatInboxesHaveForgotten(t *testing.T) {
 	t.Parallel()

@@ -31,8 +31,9 @@ func (r Redrive) check() error {
 		return Refuse(CodeInvalid, "rate %d: want 1 to %d letters a second", r.Rate, MaxReplayRate)
 	case !storable(r.Reason):
 		return Refuse(CodeInvalid, "the reason is no UTF-8, or holds a NUL")
-	case r.To != "" && namedAsLetters(r.To) && !r.Force:
-		return Refuse(CodeInvalid, "%s is a dead-letter topic: nobody handles what is sent there; --force sends it all the same", r.To)
+	}
+	if why := r.noTarget(r.To); why != "" {
+		return Refuse(CodeInvalid, "%s", why)
 	}
 	return r.LetterSelection.check()
 }

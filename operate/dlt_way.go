@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -90,6 +91,17 @@ func (w *way) look(ctx context.Context, page []*LetterRecord) error {
 	return nil
 }
 
+// noTarget says why nothing is to be sent to a topic, whoever names it; "" where nothing speaks against it.
+func (r Redrive) noTarget(to string) string {
+	switch {
+	case strings.HasPrefix(to, "__"):
+		return fmt.Sprintf("%s is called like a topic of Kafka's own: name another one with --to", to)
+	case namedAsLetters(to) && !r.Force:
+		return fmt.Sprintf("%s is a dead-letter topic: nobody handles what is sent there; --force sends it all the same", to)
+	}
+	return ""
+}
+
 // of says where a letter goes, or why it cannot.
 func (w *way) of(l *LetterRecord) (out Resent, why string) {
 	out = Resent{LetterRecord: l, To: w.redrive.To, Into: -1}
@@ -104,6 +116,9 @@ func (w *way) of(l *LetterRecord) (out Resent, why string) {
 	}
 	if out.To == l.Topic {
 		return out, fmt.Sprintf("they are from %s itself: name another topic with --to", l.Topic)
+	}
+	if why := w.redrive.noTarget(out.To); why != "" {
+		return out, why
 	}
 	if err := w.targets[out.To]; err != nil {
 		return out, err.Error()
