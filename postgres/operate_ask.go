@@ -84,7 +84,7 @@ func firstOf(candidates []operate.Target, r operate.Ref) (operate.Target, bool) 
 
 // alsoAskedSQL goes behind the rows of outbox.request that a statement writes as "asked". Where one lets a parked key go on whose event has another topic or partition key by now, for
 // somebody has corrected its row, the owner of that key's lane is asked too: it reads the key again, which else only its sweep would find.
-func (row sourceRow) alsoAskedSQL() string {
+func (r sourceRow) alsoAskedSQL() string {
 	return fmt.Sprintf(`, also AS (
     INSERT INTO outbox.request (source, verb, topic, partition_key, id_of_event, event_id, requested_by, reason)
     SELECT a.source, '%s', t.topic, t.key, p.id, p.event_id, a.requested_by, a.reason
@@ -93,7 +93,7 @@ func (row sourceRow) alsoAskedSQL() string {
         SELECT coalesce(e.topic::text, '') AS topic, coalesce(e.partition_key::text, '') AS key FROM %s e
         WHERE e.id = p.id AND (e.event_id = p.event_id) IS TRUE AND e.published_at IS NULL LIMIT 1) t
     WHERE a.verb IN ('%s', '%[1]s') AND (t.topic, t.key) <> (a.topic, a.partition_key)
-)`, VerbRetry, keyHashSQL("a.topic", "a.partition_key"), row.table.sql(), VerbUnpark)
+)`, VerbRetry, keyHashSQL("a.topic", "a.partition_key"), r.table.sql(), VerbUnpark)
 }
 
 // Ask implements [operate.Requests].
