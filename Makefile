@@ -1,7 +1,7 @@
 FUZZTIME ?= 30s
 LINT := .tools/golangci-lint
 
-.PHONY: help check test test-integration test-kafka test-pooler test-interop test-deploy chaos bench fuzz sbom demo
+.PHONY: help check test test-integration test-kafka test-pooler test-interop test-deploy test-rules chaos bench fuzz sbom demo
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -31,6 +31,9 @@ test-deploy: ## the chart, the unit, the compose file, and builds for other syst
 	go test -C deploy/check -count=1 .
 	CGO_ENABLED=0 GOOS=darwin GOARCH=arm64 go build -o /dev/null ./cmd/outbox
 	CGO_ENABLED=0 GOOS=windows GOARCH=amd64 go build -o /dev/null ./cmd/outbox
+
+test-rules: ## the alerts and the dashboard, with Prometheus' own tools
+	cd vet/rules && go test -count=1 -tags remove_all_sd .
 
 chaos: ## relays, faults and a judge; SEED=17 MINUTES=30 NODES=3
 	OUTBOX_CHAOS_SEED=$(SEED) OUTBOX_CHAOS_MINUTES=$(or $(MINUTES),3) OUTBOX_CHAOS_NODES=$(or $(NODES),1) \
