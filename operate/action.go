@@ -77,6 +77,9 @@ func (s *Service) Act(ctx context.Context, a Actor, act Action) (string, error) 
 	if err := act.validate(); err != nil {
 		return "", err
 	}
+	if err := s.unagreed(ctx, a, act); err != nil {
+		return "", err
+	}
 	var text string
 	err := s.audited(ctx, a, act.Verb, actionFilter{act.Event, act.Topic, act.PartitionKey}, act.Reason, func(audit int64) (change, error) {
 		t, err := s.target(ctx, act)
@@ -90,6 +93,18 @@ func (s *Service) Act(ctx context.Context, a Actor, act Action) (string, error) 
 		return change{affected: 1, outcome: text}, nil
 	})
 	return text, err
+}
+
+// unagreed asks for a missing agreement before anything is written down: as with a change of many, who does not agree leaves no row in the audit.
+func (s *Service) unagreed(ctx context.Context, a Actor, act Action) error {
+	if act.Verb != VerbRestore || act.Overtaking || a.may(act.Verb) != nil {
+		return nil
+	}
+	// What else is wrong is found again, and written down.
+	if _, err := s.target(ctx, act); CodeOf(err) == CodeUnconfirmed {
+		return err
+	}
+	return nil
 }
 
 // target finds the event, and refuses what cannot be done to it where it is.
@@ -219,7 +234,7 @@ func (t Target) meetsAgain(v Verb) string {
 	if v != VerbRestore || !t.failed() {
 		return ""
 	}
-	return "it had failed with " + t.Code + ": if the cause is still there it fails again, and its key stops"
+	return "it had failed with " + t.Code + ": if the cause is still there it fails again, and by the policy of its relay it stops its key or is given up again"
 }
 
 // takeBack withdraws a request that nobody waits for any more, so that it surprises nobody later. It may be too late: then the answer counts.

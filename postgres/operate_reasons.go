@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/advice"
 	"github.com/outbox-relay/outbox/operate"
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -59,11 +60,14 @@ func (l survey) whyParked(ctx context.Context, d *operate.EventDetail) ([]operat
 	var code, reason, topic string
 	var since time.Time
 	var root *int64
+	var stops bool
 	var rootEvent *uuid.UUID
 	err := l.tx.QueryRow(ctx, `
-SELECT p.id, p.event_id, p.code, p.reason, p.parked_at, f.id, f.event_id, coalesce(f.topic, '') FROM outbox.parked_key p
+SELECT p.id, p.event_id, p.code, p.reason, p.parked_at, f.id, f.event_id, coalesce(f.topic, ''), EXISTS (SELECT FROM `+l.row.table.sql()+` e
+    WHERE e.id = p.id AND e.event_id = p.event_id AND e.published_at IS NULL AND e.topic::text = p.topic AND e.partition_key::text = p.partition_key)
+FROM outbox.parked_key p
 LEFT JOIN LATERAL (SELECT r.id, r.event_id, r.topic `+rootsOfSQL+`) f ON true WHERE p.source = $1::uuid AND p.key_hash = $2::bytea`,
-		l.row.id.String(), keyHash(relayKey(d.Topic, d.PartitionKey))).Scan(&ref.ID, &ref.EventID, &code, &reason, &since, &root, &rootEvent, &topic)
+		l.row.id.String(), keyHash(relayKey(d.Topic, d.PartitionKey))).Scan(&ref.ID, &ref.EventID, &code, &reason, &since, &root, &rootEvent, &topic, &stops)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -79,12 +83,23 @@ LEFT JOIN LATERAL (SELECT r.id, r.event_id, r.topic `+rootsOfSQL+`) f ON true WH
 			"its key waited since %s for an aggregate that nothing stops any more: the relay that has its lane lets it go on in a moment", clock(since))}}, nil
 	case ref == d.Ref():
 		return []operate.Reason{{Code: operate.ReasonParked, Since: since, Text: fmt.Sprintf(
-			"it stops its key since %s (%s: %s); when that is mended outbox keys unpark lets the key go on, outbox keys skip goes on without it", clock(since), code, reason)}}, nil
+			"it stops its key since %s (%s: %s); when that is mended outbox keys unpark %[4]s lets the key go on, outbox keys skip %[4]s goes on without it", clock(since), code, reason, keyFlags(d))}}, nil
+	case !stops:
+		return []operate.Reason{{Code: operate.ReasonBehindParked, Since: since, Event: &ref, Text: fmt.Sprintf(
+			"its key is parked since %s by event %d, which does not wait under this key any more: outbox keys unpark %s lets the key go on", clock(since), ref.ID, keyFlags(d))}}, nil
 	}
 	return []operate.Reason{{
 		Code: operate.ReasonBehindParked, Since: since, Event: &ref,
 		Text: fmt.Sprintf("its key is parked since %s by event %d (%s: %s)", clock(since), ref.ID, code, reason),
 	}}, nil
+}
+
+// keyFlags are the flags that name the event's key.
+func keyFlags(d *operate.EventDetail) string {
+	if d.PartitionKey == "" {
+		return "--topic " + advice.Word(d.Topic) + " --empty-key"
+	}
+	return "--topic " + advice.Word(d.Topic) + " --key " + advice.Word(d.PartitionKey)
 }
 
 // waitsFor is the reason of an event whose key waits, at the event at or at this one, for a root.

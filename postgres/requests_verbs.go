@@ -266,11 +266,17 @@ JOIN outbox.parked_key p ON p.source = $1 AND p.key_hash = u.hash`, b.row.id, ha
 // releaseEmpty lets keys go on that were to be rid of an event which is gone: nothing stops them any more.
 func (b *batch) releaseEmpty(ctx context.Context, tx pgx.Tx, rs []request, replies []reply) error {
 	empty := func(i int) bool { return rs[i].event == nil && replies[i].gone }
+	var where []string
+	for i := range rs {
+		if empty(i) {
+			where = append(where, replies[i].problem)
+		}
+	}
 	return answerSome(ctx, tx, rs, replies, empty, func(ctx context.Context, tx pgx.Tx, rs []request) ([]reply, error) {
 		got, err := b.unpark(ctx, tx, rs)
 		for j := range got {
 			if got[j].released {
-				got[j].outcome = "unparked: the event that stopped the key is not waiting in the table any more"
+				got[j].outcome = "unparked: the event that stopped the key is not waiting in the table any more: " + where[j]
 			}
 		}
 		return got, err
@@ -405,6 +411,8 @@ func (w finding) whyNotGivenUp() reply {
 	case w.inTable && w.sameKey:
 		// Somebody has its row locked.
 		return reply{outcome: OutcomeRefused, later: true}
+	case w.inTable && w.published != nil:
+		return refused("event %s (id %d) has another topic or partition key by now, and is published since %s", w.ref.EventID, w.ref.ID, stamp(*w.published)).ofNothing()
 	case w.dead:
 		return already("event %s (id %d) is among the dead ones", w.ref.EventID, w.ref.ID).ofNothing()
 	}

@@ -17,6 +17,8 @@ func arguments(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		name := strings.TrimPrefix(cmd.CommandPath(), "outbox ")
 		switch {
+		case len(args) == 1 && len(names) == 0 && (args[0] == "list" || args[0] == "show"):
+			return fmt.Errorf("%s takes no arguments, and got %q: %s shows it itself", name, args[0], cmd.CommandPath())
 		case len(args) > len(names) && len(names) == 0:
 			return fmt.Errorf("%s takes no arguments, and got %q", name, args[0])
 		case len(args) != len(names):

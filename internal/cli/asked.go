@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -32,6 +33,10 @@ func asked(verb string, filter []byte) (what, to string) {
 	switch {
 	case verb == "cancel":
 		return "jobs cancel", cancelled(fields)
+	case verb == "redrive" || verb == "purge":
+		return "dlt " + verb, letters(fields)
+	case verb == "forget":
+		return "inbox forget", narrowed(fields)
 	case verb == "prune":
 		return verb, pruned(fields)
 	case fields["scope"] != nil:
@@ -54,6 +59,7 @@ func asked(verb string, filter []byte) (what, to string) {
 var flagsOf = []struct{ field, flag string }{
 	{"state", "state"}, {"topic", "topic"}, {"partition_key", "key"}, {"event_type", "type"}, {"code", "code"}, {"aggregate_type", "aggregate-type"}, {"aggregate_id", "aggregate-id"},
 	{"error", "error"}, {"min_age_ns", "older-than"}, {"max_age_ns", "newer-than"}, {"created_from", "from"}, {"created_until", "until"}, {"min_id", "min-id"}, {"max_id", "max-id"},
+	{"key", "key"}, {"type", "type"}, {"from", "from"}, {"until", "until"}, {"before", "before"}, {"to", "to"}, {"consumer", "consumer"}, {"event_ids", "event-id"}, {"rate", "rate"}, {"all", "all"}, {"again", "again"}, {"force", "force"},
 	{"older_than", "older-than"}, {"keep", "keep"}, {"ahead", "ahead"},
 }
 
@@ -84,6 +90,16 @@ func narrowed(fields map[string]any) string {
 }
 
 func flagText(flag string, value any) string {
+	if value == true {
+		return "--" + flag
+	}
+	if several, ok := value.([]any); ok {
+		texts := make([]string, len(several))
+		for i, v := range several {
+			texts[i] = fmt.Sprint(v)
+		}
+		value = strings.Join(texts, ",")
+	}
 	text := fmt.Sprint(value)
 	if n, ok := value.(json.Number); ok && strings.HasSuffix(flag, "-than") {
 		if ns, err := n.Int64(); err == nil {
@@ -105,6 +121,29 @@ func ageWords(d time.Duration) string {
 		}
 	}
 	return text
+}
+
+// letters are dead letters that were to be sent back or deleted: their topics, or they themselves, and what narrows them.
+func letters(fields map[string]any) string {
+	left := maps.Clone(fields)
+	var list []string
+	topics, _ := left["topics"].([]any)
+	for _, t := range topics {
+		list = append(list, advice.Word(fmt.Sprint(t)))
+	}
+	named, _ := left["letters"].([]any)
+	for _, n := range named {
+		ref, _ := n.(map[string]any)
+		list = append(list, advice.Word(fmt.Sprintf("%v/%v/%v", ref["topic"], cmp.Or(ref["partition"], any(json.Number("0"))), cmp.Or(ref["offset"], any(json.Number("0"))))))
+	}
+	// How far a purge goes is found by it, and was on no command line.
+	for _, name := range []string{"topics", "letters", "through"} {
+		delete(left, name)
+	}
+	if len(left) > 0 {
+		list = append(list, narrowed(left))
+	}
+	return strings.Join(list, " ")
 }
 
 // ids are events that are named, each by one of its ids.

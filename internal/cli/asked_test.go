@@ -24,6 +24,10 @@ func TestWhatWasAskedForIsShownAsItsCommand(t *testing.T) {
 		{"prune", `{"dead": {"older_than": "1h30m"}, "events": {"keep": 5, "older_than": "168h"}}`, "prune|--older-than 168h --keep 5 --dead 1h30m"},
 		{"prune", `{"partitions": {"ahead": 3, "older_than": "0s"}}`, "prune|--partitions --older-than 0s --ahead 3"},
 		{"skip", `{"events": {"newly_made": {"x": 1}}}`, `events skip|newly_made={"x":1}`},
+		{"redrive", `{"topics": ["b.order"], "error": "never", "rate": 1000}`, "dlt redrive|b.order --error never --rate 1000"},
+		{"redrive", `{"letters": [{"topic": "dead.b.order", "partition": 1, "offset": "2"}], "again": true, "rate": 100}`, "dlt redrive|dead.b.order/1/2 --rate 100 --again"},
+		{"purge", `{"topics": ["dead.b.order"], "all": true, "through": [{"topic": "dead.b.order", "partition": 0, "offset": "9"}]}`, "dlt purge|dead.b.order --all"},
+		{"forget", `{"consumer": "billing", "event_ids": ["a", "b"]}`, "inbox forget|--consumer billing --event-id a,b"},
 		{"skip", `{}`, "skip|"},
 		{"skip", `nonsense`, "skip|nonsense"},
 	} {

@@ -64,6 +64,8 @@ func (f *bulkFlags) narrowed(cmd *cobra.Command, args []string) error {
 	switch {
 	case named && slices.ContainsFunc(filters, func(name string) bool { return name != "id" }):
 		return &usageError{errors.New("name events by their ids, or filter them by flags: not both")}
+	case !given && !f.all && cmd.Flags().Lookup("id") == nil:
+		return &usageError{fmt.Errorf("which ones? filter by flags such as --topic and --key, or say --all; see %s --help", cmd.CommandPath())}
 	case !given && !f.all:
 		return &usageError{fmt.Errorf("which ones? name ids, or filter by flags such as --topic, or say --all; see %s --help", cmd.CommandPath())}
 	case given && f.all:

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -92,11 +91,12 @@ func (a *app) printEvents(p operate.EventPage, show shown) error {
 		_, err := fmt.Fprintln(a.stdout, none("event matches", p.Next))
 		return err
 	}
-	return a.table("ID\tSTATE\tTOPIC\tKEY\tEVENT TYPE\tCREATED\tWHY", func(w io.Writer) {
-		for _, e := range p.Events {
-			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, e.State, show.name(e.Topic), show.key(e.PartitionKey), show.name(e.Type), moment(e.CreatedAt), briefly(e, show))
-		}
-	})
+	rows := make([][]string, len(p.Events))
+	for i, e := range p.Events {
+		rows[i] = []string{fmt.Sprint(e.ID), string(e.State), whole.name(e.Topic), whole.key(e.PartitionKey), whole.name(e.Type), moment(e.CreatedAt), briefly(e, show)}
+	}
+	head := []string{"ID", "STATE", "TOPIC", "KEY", "EVENT TYPE", "CREATED", "WHY"}
+	return a.fitted(show, head, rows, elastic{6, 40}, elastic{4, 12}, elastic{3, 12}, elastic{2, 14}, elastic{6, 20})
 }
 
 // coded is a reason behind its code, which is said once.
@@ -112,18 +112,18 @@ func coded(code, reason string) string {
 
 // briefly says in a cell why an event is where it is.
 func briefly(e operate.Event, show shown) string {
-	why := coded(e.Code, e.Error)
+	why := show.letter(coded(e.Code, e.Error))
 	switch {
 	case e.State == operate.StatePublished:
 		return "published " + moment(e.PublishedAt)
 	case e.LetterTopic != "":
-		return fmt.Sprintf("%s; sent to %s", show.sentence(why), show.name(e.LetterTopic))
+		return fmt.Sprintf("sent to %s; %s", whole.name(e.LetterTopic), whole.sentence(why))
 	case e.BlockedBy != 0:
 		return fmt.Sprintf("behind %d", e.BlockedBy)
 	case e.Kept != nil:
-		return show.sentence(e.Kept.Text)
+		return whole.sentence(e.Kept.Text)
 	case !e.NextAttemptAt.IsZero():
-		return fmt.Sprintf("%s; again at %s", show.sentence(why), moment(e.NextAttemptAt))
+		return fmt.Sprintf("again at %s; %s", moment(e.NextAttemptAt), whole.sentence(why))
 	}
-	return show.sentence(why)
+	return whole.sentence(why)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -137,12 +138,15 @@ func (a *app) act(cmd *cobra.Command, s *operate.Service, f *bulkFlags, act oper
 	if f.json {
 		return a.encode(map[string]string{"verb": string(act.Verb), "outcome": text})
 	}
-	_, err = fmt.Fprintln(a.stdout, printable(text)+behind(act.Verb))
+	_, err = fmt.Fprintln(a.stdout, printable(text)+behind(act.Verb, text))
 	return err
 }
 
-// behind is what may follow.
-func behind(verb operate.Verb) string {
+// behind is what may follow what was done. Where a key was only let go on, no event was moved that could be put back.
+func behind(verb operate.Verb, text string) string {
+	if verb == operate.VerbSkip && strings.HasPrefix(text, "unparked: ") {
+		return ""
+	}
 	switch verb {
 	case operate.VerbUnpark, operate.VerbRetry:
 		return ": if the cause is still there the key is parked again; see outbox keys list"

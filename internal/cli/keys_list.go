@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -110,21 +109,22 @@ func (a *app) printKeyLines(p operate.KeyPage, show shown) error {
 	if len(p.Keys)+len(p.Paused)+len(p.Waiting) == 0 {
 		return nil
 	}
-	err := a.table("STATE\tTOPIC\tKEY\tID\tEVENT TYPE\tSINCE\tREASON", func(w io.Writer) {
-		// What stands behind a reason is never cut with it.
-		line := func(state, topic, key, id, typ string, since time.Time, reason, behind string) {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s%s\n", state, show.name(topic), show.key(key), id, show.name(typ), moment(since), show.sentence(reason), behind)
-		}
-		for _, k := range p.Keys {
-			line("parked", k.Topic, k.PartitionKey, fmt.Sprint(k.ID), k.Type, k.ParkedAt, whyParked(k), "")
-		}
-		for _, k := range p.Paused {
-			line("paused", k.Topic, k.PartitionKey, "-", "", k.Since, pauseReason(k), "")
-		}
-		for _, k := range p.Waiting {
-			line("waiting", k.Topic, k.PartitionKey, fmt.Sprint(k.ID), "", k.LastAt, k.Error, fmt.Sprintf("; again at %s, after %s", moment(k.NextAttemptAt), plural(k.Attempts, "attempt")))
-		}
-	})
+	var rows [][]string
+	line := func(state, topic, key, id, typ string, since time.Time, reason string) {
+		rows = append(rows, []string{state, whole.name(topic), whole.key(key), id, whole.name(typ), moment(since), whole.sentence(reason)})
+	}
+	for _, k := range p.Keys {
+		line("parked", k.Topic, k.PartitionKey, fmt.Sprint(k.ID), k.Type, k.ParkedAt, show.letter(whyParked(k)))
+	}
+	for _, k := range p.Paused {
+		line("paused", k.Topic, k.PartitionKey, "-", "", k.Since, pauseReason(k))
+	}
+	for _, k := range p.Waiting {
+		// What is never to be cut stands before the reason.
+		line("waiting", k.Topic, k.PartitionKey, fmt.Sprint(k.ID), "", k.LastAt, fmt.Sprintf("again at %s, after %s; %s", moment(k.NextAttemptAt), plural(k.Attempts, "attempt"), show.letter(k.Error)))
+	}
+	head := []string{"STATE", "TOPIC", "KEY", "ID", "EVENT TYPE", "SINCE", "REASON"}
+	err := a.fitted(show, head, rows, elastic{6, 40}, elastic{4, 12}, elastic{2, 12}, elastic{1, 14}, elastic{6, 20})
 	if err == nil && p.MorePaused {
 		_, err = fmt.Fprintln(a.stdout, "more keys are paused: outbox pause list shows them")
 	}

@@ -19,6 +19,9 @@ func unknownCommand(cmd *cobra.Command, name string, rest ...string) error {
 	switch {
 	case deeper:
 		meant = near
+	// One that lacks its last letter means the command itself, more than a word that another takes.
+	case slices.Contains(near, cmd.CommandPath()+" "+name+"s"):
+		meant = append([]string{cmd.CommandPath() + " " + name + "s"}, meant...)
 	// What is called so counts for more than a command of another meaning that is spelled like it, such as relay for retry; but who is in a group already has most likely
 	// mistyped.
 	case cmd.HasParent() || len(meant) == 0:

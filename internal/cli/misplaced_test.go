@@ -43,3 +43,19 @@ func TestAVerbAtTheWrongPlaceIsNamedInItsOwn(t *testing.T) {
 func meansIt(means string, cmd *cobra.Command) bool {
 	return strings.Contains(means, cmd.CommandPath()) || strings.Contains(means, " "+cmd.Name()) && cmd.Args(cmd, nil) != nil
 }
+
+// A command whose last letter is missing is meant more than a word that others take.
+func TestAWordThatLacksItsLastLetterMeansTheCommand(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ line, want string }{
+		{"topic", "did you mean outbox topics"},
+		{"topics list", "outbox topics shows it itself"},
+		{"audit list", "outbox audit shows it itself"},
+		{"relays list", "outbox relays shows it itself"},
+		{"keys unpark", "which ones? filter by flags such as --topic and --key, or say --all"},
+	} {
+		if got := runWith(t, nil, strings.Fields(c.line)...); got.code != exitUsage || !strings.Contains(got.errs, c.want) {
+			t.Errorf("outbox %s: %d %s", c.line, got.code, got.errs)
+		}
+	}
+}

@@ -1,6 +1,10 @@
 package cli
 
-import "github.com/spf13/cobra"
+import (
+	"regexp"
+
+	"github.com/spf13/cobra"
+)
 
 // fullFlag adds the flag that shows long texts whole.
 func fullFlag(cmd *cobra.Command, full *bool) {
@@ -41,4 +45,15 @@ func (s shown) key(text string) string {
 		return `""`
 	}
 	return s.name(text)
+}
+
+// ofLetter is how the reason of a key begins whose dead-letter topic takes nothing.
+var ofLetter = regexp.MustCompile(`^(?:[A-Z0-9_]+: )?the dead-letter topic (\S+) does not take it: ([A-Z0-9_]+)`)
+
+// letter shortens such a reason to what tells most, so that a line has room for it.
+func (s shown) letter(reason string) string {
+	if found := ofLetter.FindStringSubmatch(reason); found != nil && !s.full {
+		return "letter topic " + found[1] + ": " + found[2]
+	}
+	return reason
 }
