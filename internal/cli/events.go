@@ -117,13 +117,13 @@ func briefly(e operate.Event, show shown) string {
 	case e.State == operate.StatePublished:
 		return "published " + moment(e.PublishedAt)
 	case e.LetterTopic != "":
-		return fmt.Sprintf("sent to %s; %s", whole.name(e.LetterTopic), whole.sentence(why))
+		return fmt.Sprintf("%s; sent to %s", whole.sentence(why), whole.name(e.LetterTopic))
 	case e.BlockedBy != 0:
 		return fmt.Sprintf("behind %d", e.BlockedBy)
 	case e.Kept != nil:
 		return whole.sentence(e.Kept.Text)
 	case !e.NextAttemptAt.IsZero():
-		return fmt.Sprintf("again at %s; %s", moment(e.NextAttemptAt), whole.sentence(why))
+		return fmt.Sprintf("%s; again at %s", whole.sentence(why), moment(e.NextAttemptAt))
 	}
 	return whole.sentence(why)
 }
