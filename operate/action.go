@@ -100,11 +100,11 @@ func (s *Service) unagreed(ctx context.Context, a Actor, act Action) error {
 	if act.Verb != VerbRestore || act.Overtaking || a.may(act.Verb) != nil {
 		return nil
 	}
-	// What else is wrong is found again, and written down.
-	if _, err := s.target(ctx, act); CodeOf(err) == CodeUnconfirmed {
-		return err
+	_, err := s.target(ctx, act)
+	if CodeOf(err) != CodeUnconfirmed {
+		return nil //nolint:nilerr // what else is wrong is found again, and written down
 	}
-	return nil
+	return err
 }
 
 // target finds the event, and refuses what cannot be done to it where it is.
