@@ -266,5 +266,8 @@ func (s *Service) redrive(ctx context.Context, a Actor, audit int64, r Redrive, 
 		report: Report{Job: id, Verb: VerbRedrive, Total: p.Letters},
 	}
 	defer j.keepSeen(ctx)()
+	if err := s.alone(ctx, id, p); err != nil {
+		return j.end(ctx, err)
+	}
 	return j.end(ctx, (&redriving{job: j, redrive: r, by: a.Name, kafka: k, keeper: keeper, way: newWay(r, k), pace: pace{rate: r.Rate}, held: map[heldLetter]struct{}{}}).run(ctx, p.Through))
 }

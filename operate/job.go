@@ -37,8 +37,9 @@ type FailedFor struct {
 	IDs []string `json:"ids,omitempty"`
 }
 
-// The states of a job that has ended.
+// The states of a job.
 const (
+	JobRunning   = "running"
 	JobDone      = "done"
 	JobCancelled = "cancelled"
 	JobFailed    = "failed"

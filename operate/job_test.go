@@ -38,6 +38,7 @@ type crowd struct {
 	whileAsked       func()
 	place            string
 	replayable       bool
+	running          []JobEntry
 	found            []Target
 	missing          []Ref
 	total            int64
@@ -57,6 +58,13 @@ func (c *crowd) EndAudit(ctx context.Context, _, affected, job int64, outcome st
 func (c *crowd) StartJob(_ context.Context, j JobStart) (int64, error) {
 	c.total = j.Total
 	return 7, nil
+}
+
+func (c *crowd) Jobs(_ context.Context, _ time.Duration, q JobQuery) (JobPage, error) {
+	if q.State != JobRunning || q.Verb == nil || *q.Verb != string(VerbRedrive) {
+		return JobPage{}, fmt.Errorf("asked for %+v", q)
+	}
+	return JobPage{Jobs: c.running}, nil
 }
 
 func (c *crowd) Pauses(context.Context, time.Duration) ([]Pause, error) { return nil, nil }

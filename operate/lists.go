@@ -164,7 +164,7 @@ type JobQuery struct {
 func (q JobQuery) normalized() (JobQuery, error) {
 	var problems []error
 	switch q.State {
-	case "", "running", JobDone, JobCancelled, JobFailed:
+	case "", JobRunning, JobDone, JobCancelled, JobFailed:
 	default:
 		problems = append(problems, Refuse(CodeInvalid, "state %q: want running, done, cancelled or failed", q.State))
 	}
