@@ -50,6 +50,7 @@ func (c *Consumer) checkRead(ctx context.Context) (problems []error, err error) 
 		problems, err = readable(ctx, client, c.cfg.Topics)
 		return err
 	})
+	c.warnOfLeft(ctx, client)
 	return problems, nil
 }
 
