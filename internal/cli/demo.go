@@ -50,7 +50,7 @@ says how to drop them.`,
 	f.DurationVar(&o.Duration, "duration", 0, "end after this time; 0: at Ctrl-C")
 	f.BoolVar(&asJSON, "json", false, "print only the summary, as one JSON object")
 	f.StringVar(&db.url, "database-url", "", "PostgreSQL `URL` (DATABASE_URL); without it the demo runs its own server")
-	f.StringSliceVar(&o.Brokers, "brokers", nil, "Kafka brokers, `host:port,…` (KAFKA_BROKERS); without them Kafka runs in this process")
+	f.StringSliceVar(&o.Brokers, "brokers", nil, "Kafka brokers, `host:port,...` (KAFKA_BROKERS); without them Kafka runs in this process")
 	return cmd
 }
 

@@ -70,7 +70,7 @@ func ofDatabase() []Setting {
 
 func ofKafka() []Setting {
 	return []Setting{
-		{Key: "brokers", Usual: "KAFKA_BROKERS", Scope: PerSource, Kind: List, Example: "kafka-1:9092, kafka-2:9092", needed: true, Usage: "Kafka brokers, `host:port,…` (KAFKA_BROKERS)", ok: addresses, want: "addresses, each with a port, such as kafka-1:9092"},
+		{Key: "brokers", Usual: "KAFKA_BROKERS", Scope: PerSource, Kind: List, Example: "kafka-1:9092, kafka-2:9092", needed: true, Usage: "Kafka brokers, `host:port,...` (KAFKA_BROKERS)", ok: addresses, want: "addresses, each with a port, such as kafka-1:9092"},
 		{Key: "client-id", Usual: "KAFKA_CLIENT_ID", Scope: PerSource, Kind: Text, Default: "outbox-relay", Usage: "the client `id` that the brokers see (KAFKA_CLIENT_ID)"},
 		{Key: "tls", Usual: "KAFKA_TLS_ENABLED", Scope: PerSource, Kind: Bool, Usage: "talk TLS to the brokers, with the system's roots (KAFKA_TLS_ENABLED)"},
 		{Key: "sasl-mechanism", Usual: "KAFKA_SASL_MECHANISM", Scope: PerSource, Kind: Text, Example: "SCRAM-SHA-512", Words: []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}, Usage: "%s (KAFKA_SASL_MECHANISM); the password comes by KAFKA_SASL_PASSWORD or KAFKA_SASL_PASSWORD_FILE"},
@@ -78,7 +78,7 @@ func ofKafka() []Setting {
 		{Key: "sasl-password", Usual: "KAFKA_SASL_PASSWORD", Scope: PerSource, Kind: Text, Secret: true, Example: "/run/secrets/kafka", Usage: "SASL password"},
 		{Key: "compression", Scope: PerSource, Kind: Text, Default: "none", Words: []string{"none", "gzip", "snappy", "lz4", "zstd"}, Usage: "%s; kafkajs consumers read none and gzip only"},
 		{
-			Key: "topics", Scope: PerSource, Kind: List, Example: "shop.order, shop.payment", Usage: "topics that must exist when the relay starts, `name,…`",
+			Key: "topics", Scope: PerSource, Kind: List, Example: "shop.order, shop.payment", Usage: "topics that must exist when the relay starts, `name,...`",
 			ok: topics, want: "names that Kafka allows: letters a to z, digits, dots, dashes and underscores, at most 249",
 		},
 		{Key: "create-topics", Scope: PerSource, Kind: Bool, Usage: "create topics that are missing"},
@@ -98,7 +98,7 @@ func ofEngine() []Setting {
 		positive[int](Setting{Key: "batch-size", Scope: PerSource, Kind: Number, Default: "2000", Usage: "most events in one read"}),
 		positive[int](Setting{Key: "max-in-flight", Scope: PerSource, Kind: Number, Default: "20000", Usage: "most events that are read and not settled"}),
 		positive[int](Setting{Key: "max-in-flight-bytes", Scope: PerSource, Kind: Number, Default: "33554432", Usage: "most memory for them, in `bytes`"}),
-		{Key: "on-failure", Scope: PerSource, Kind: List, Default: "park", Usage: "what becomes of events that cannot be published, `policy,…`: park, dead-letter or skip, for some topics as orders.*=skip, with topic=NAME park-scope=SCOPE attempts=N backoff=1s..5m"},
+		{Key: "on-failure", Scope: PerSource, Kind: List, Default: "park", Usage: "what becomes of events that cannot be published, `policy,...`: park, dead-letter or skip, for some topics as orders.*=skip, with topic=NAME park-scope=SCOPE attempts=N backoff=1s..5m"},
 		{Key: "park-scope", Scope: PerSource, Kind: Text, Default: "key", Words: []string{"key", "aggregate"}, Usage: "%s: what a parked event stops, its key, or events of its aggregate in other keys too; a policy of on-failure may say otherwise"},
 		positive[time.Duration](Setting{Key: "stall-timeout", Scope: PerSource, Kind: Duration, Default: "15s", Usage: "after how long without an acknowledgement publishing counts as stalled"}),
 		ttl,
