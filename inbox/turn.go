@@ -115,12 +115,13 @@ func (p *Processor[Tx]) inTime(ctx context.Context, end context.CancelFunc, tx T
 	ctx, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
 	defer cancel()
 	ends := context.AfterFunc(ctx, end)
+	w := t.at
 	alarm := time.AfterFunc(2*p.cfg.Timeout, func() {
 		p.cfg.Logger.Warn("a handler does not end although its context has: it holds a worker until it does",
-			"consumer", p.consumer, "record", t.at.record.Place().String(), "type", p.typeOf(t.at.record), "for", (2 * p.cfg.Timeout).String())
+			"consumer", p.consumer, "record", w.record.Place().String(), "type", p.typeOf(w.record), "for", (2 * p.cfg.Timeout).String())
 	})
 	defer alarm.Stop()
-	t.own, t.cause = p.run(ctx, tx, t.at)
+	t.own, t.cause = p.run(ctx, tx, w)
 	ends()
 	if t.late = ctx.Err() != nil; t.late && t.cause == nil {
 		t.own, t.cause = ctx.Err(), ctx.Err() // a handler that does not look at its context is no quicker for that
