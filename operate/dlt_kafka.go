@@ -53,6 +53,8 @@ type Resent struct {
 type LetterKeeper interface {
 	// RedrivenOf returns those of the letters that were sent back; of none it tells whether it could be asked. A letter of another time than the one that was is another one: its topic was made anew.
 	RedrivenOf(ctx context.Context, letters []*LetterRecord) (map[LetterRef]Redriven, error)
+	// KeptOf returns those of the relay's letters whose events are among the dead ones still.
+	KeptOf(ctx context.Context, letters []*LetterRecord) (map[LetterRef]struct{}, error)
 	// MarkRedriven remembers letters, in one transaction. With none of them it tells whether it could.
 	MarkRedriven(ctx context.Context, letters []*LetterRecord, by string) error
 	// ForgetRedriven forgets those of a partition that are before an offset.

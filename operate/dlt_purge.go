@@ -42,8 +42,10 @@ func (p LetterPurge) check() error {
 // LetterPurgePlan is what a purge would delete.
 type LetterPurgePlan struct {
 	Partitions []PurgedPartition `json:"partitions"`
-	// Letters are all that would go; Lost those of them that nobody has sent back, which would be nowhere then.
+	// Letters are all that would go; Kept those of them whose events the relay has given up and outbox.dead_event has still; Lost those that nobody has sent back either, which
+	// would be nowhere then.
 	Letters int64 `json:"letters"`
+	Kept    int64 `json:"kept"`
 	Lost    int64 `json:"lost"`
 	// Errors are why the lost ones had failed, the most frequent first; at most 20 and "others".
 	Errors []FailedFor `json:"errors"`
@@ -104,8 +106,17 @@ func planLetterPurge(ctx context.Context, p LetterPurge, k LetterTopics, keeper 
 			if err != nil {
 				return err
 			}
+			kept, err := keeper.KeptOf(ctx, page)
+			if err != nil {
+				return err
+			}
 			for _, l := range page {
-				if _, is := redriven[l.LetterRef]; !is {
+				_, sent := redriven[l.LetterRef]
+				_, keeps := kept[l.LetterRef]
+				switch {
+				case keeps && !sent:
+					plan.Kept++
+				case !sent:
 					part.Lost++
 					errs.add(errorText(l.Error), 1)
 				}

@@ -18,6 +18,7 @@ type office struct {
 	topics   map[string][][]*LetterRecord
 	first    map[LetterRange]int64
 	redriven map[LetterRef]string
+	kept     map[LetterRef]struct{}
 	handled  map[string]struct{}
 	gone     map[string]error
 	sent     []string
@@ -126,6 +127,16 @@ func (o *office) RedrivenOf(_ context.Context, letters []*LetterRecord) (map[Let
 	for _, l := range letters {
 		if by, is := o.redriven[l.LetterRef]; is {
 			found[l.LetterRef] = Redriven{By: by}
+		}
+	}
+	return found, nil
+}
+
+func (o *office) KeptOf(_ context.Context, letters []*LetterRecord) (map[LetterRef]struct{}, error) {
+	found := map[LetterRef]struct{}{}
+	for _, l := range letters {
+		if _, is := o.kept[l.LetterRef]; is {
+			found[l.LetterRef] = struct{}{}
 		}
 	}
 	return found, nil
@@ -460,6 +471,21 @@ func TestAPurgeLosesNoLetterUnlessItsNumberWasNamed(t *testing.T) {
 	through := LetterPurge{Through: []LetterRef{{"shop.order", 0, 8}, {"shop.order", 0, 9}}}
 	if done, err = s.PurgeLetters(t.Context(), boss, through, LetterPurgeConfirmed{Letters: 2}, o, nil); err != nil || done.Letters != 2 || !slices.Equal(o.deleted, []string{"shop.order-dlt/0 before 10"}) {
 		t.Errorf("%+v, %v; deleted %v", done, err, o.deleted)
+	}
+}
+
+func TestAPurgeLosesNoLetterWhoseEventIsAmongTheDeadOnes(t *testing.T) {
+	t.Parallel()
+	o, s := newOffice(t, 10, 1)
+	o.redriven[LetterRef{"shop.order-dlt", 0, 0}] = "ann"
+	o.kept = map[LetterRef]struct{}{{"shop.order-dlt", 0, 0}: {}}
+	for i := range int64(8) {
+		o.kept[LetterRef{"shop.order-dlt", 0, 1 + i}] = struct{}{}
+	}
+	purge := LetterPurge{Topics: []string{"shop.order"}, All: true}
+	p, err := s.PlanLetterPurge(t.Context(), boss, purge, o, nil)
+	if err != nil || p.Letters != 10 || p.Kept != 8 || p.Lost != 1 || p.Partitions[0].Lost != 1 {
+		t.Errorf("%+v, %v, want 8 of 10 kept and 1 lost", p, err)
 	}
 }
 

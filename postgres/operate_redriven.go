@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox/operate"
@@ -41,6 +42,40 @@ func (s *Store) RedrivenOf(ctx context.Context, letters []*operate.LetterRecord)
 		var r operate.Redriven
 		_, err = pgx.ForEachRow(rows, []any{&ref.Topic, &ref.Partition, &ref.Offset, &r.At, &r.By}, func() error {
 			found[ref] = operate.Redriven{At: r.At.UTC(), By: r.By}
+			return nil
+		})
+		return err
+	})
+	return found, err
+}
+
+// KeptOf implements [operate.LetterKeeper], over dead_event_event_id.
+func (s *Store) KeptOf(ctx context.Context, letters []*operate.LetterRecord) (map[operate.LetterRef]struct{}, error) {
+	found := map[operate.LetterRef]struct{}{}
+	var events []uuid.UUID
+	var ours []*operate.LetterRecord
+	for _, l := range letters {
+		if id, err := uuid.Parse(l.EventID); err == nil && l.Form == operate.LetterOfRelay {
+			events, ours = append(events, id), append(ours, l)
+		}
+	}
+	if len(ours) == 0 {
+		return found, nil
+	}
+	topics, partitions, offsets, _ := letterLists(ours)
+	err := s.letters(ctx, "look for what is among the dead events", func(ctx context.Context, tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, `
+SELECT l.topic, l.partition, l.record_offset
+FROM unnest($1::text[], $2::integer[], $3::bigint[], $4::uuid[]) l(topic, partition, record_offset, event_id)
+JOIN outbox.source s ON true
+JOIN outbox.dead_event d ON d.source = s.id AND d.event_id = l.event_id AND d.letter_topic = l.topic AND d.letter_partition = l.partition AND d.letter_offset = l.record_offset`,
+			topics, partitions, offsets, events)
+		if err != nil {
+			return err
+		}
+		var ref operate.LetterRef
+		_, err = pgx.ForEachRow(rows, []any{&ref.Topic, &ref.Partition, &ref.Offset}, func() error {
+			found[ref] = struct{}{}
 			return nil
 		})
 		return err

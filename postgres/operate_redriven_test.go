@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -115,5 +116,23 @@ func TestLookingForWhatWasSentBackGoesOverTheKey(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestALettersEventIsKeptWhileItIsAmongTheDeadOnes(t *testing.T) {
+	t.Parallel()
+	d := newDesk(t)
+	letters := lettersOn("dead.order", 0, 1, 2, 3, 4, 5)
+	for i, l := range letters {
+		l.Form, l.EventID = operate.LetterOfRelay, fmt.Sprintf("00000000-0000-4000-8000-00000000000%d", i+1)
+	}
+	letters[3].Form = operate.LetterOfConsumer
+	letters[4].EventID = "no uuid"
+	d.exec(`INSERT INTO outbox.dead_event (source, id, event_id, topic, partition_key, lane, event, code, reason, died_by, letter_topic, letter_partition, letter_offset)
+SELECT s.id, n, ('00000000-0000-4000-8000-00000000000' || n)::uuid, 'shop.order', 'k', 0, '{}', 'X', 'x', 'relay a', 'dead.order', 0, CASE WHEN n = 2 THEN 99 ELSE n END
+FROM outbox.source s, generate_series(1, 4) n WHERE n <> 3`)
+	found, err := d.store.KeptOf(t.Context(), letters)
+	if _, first := found[letters[0].LetterRef]; err != nil || len(found) != 1 || !first {
+		t.Errorf("kept are %v, %v, want the first alone: the second is elsewhere, the third gone, the others none of the relay's", found, err)
 	}
 }

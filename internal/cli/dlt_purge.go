@@ -150,6 +150,9 @@ func (a *app) describePurge(out io.Writer, p operate.LetterPurgePlan) {
 	for _, part := range p.Partitions {
 		fmt.Fprintf(out, "  %d of partition %d of %s: all that is before offset %d, %d of them not sent back\n", part.Letters, part.Partition, cell(part.Topic), part.Before, part.Lost)
 	}
+	if p.Kept > 0 {
+		fmt.Fprintf(out, "  %s of the relay would not be lost: the events are among the dead ones, and outbox events restore puts them back\n", plural(int(p.Kept), "letter"))
+	}
 	if p.Lost > 0 {
 		fmt.Fprintf(out, "  %s would be lost, which nobody has sent back\n", plural(int(p.Lost), "letter"))
 	}
