@@ -42,11 +42,11 @@ func (p LetterPurge) check() error {
 // LetterPurgePlan is what a purge would delete.
 type LetterPurgePlan struct {
 	Partitions []PurgedPartition `json:"partitions"`
-	// Letters are all that would go; Kept those of them whose events the relay has given up and outbox.dead_event has still; Lost those that nobody has sent back either, which
-	// would be nowhere then.
+	// Letters are all that would go; Lost those of them that would be nowhere then: nobody has sent them back, nor are they Kept, which are those whose events the relay has given up and
+	// outbox.dead_event has still.
 	Letters int64 `json:"letters"`
-	Kept    int64 `json:"kept"`
 	Lost    int64 `json:"lost"`
+	Kept    int64 `json:"kept"`
 	// Errors are why the lost ones had failed, the most frequent first; at most 20 and "others".
 	Errors []FailedFor `json:"errors"`
 }
