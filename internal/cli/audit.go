@@ -70,7 +70,7 @@ func (a *app) printAudit(p operate.AuditPage, show shown) error {
 		rows[i] = []string{moment(e.At), whole.name(e.Actor), whole.name(what), whole.sentence(to), changed, whole.sentence(e.Outcome), whole.sentence(e.Reason)}
 	}
 	head := []string{"AT", "WHO", "WHAT", "TO", "CHANGED", "OUTCOME", "REASON"}
-	err := a.fitted(show, head, rows, elastic{6, 20}, elastic{5, 30}, elastic{3, 40}, elastic{1, 8}, elastic{2, 14}, elastic{5, 20}, elastic{3, 24}, elastic{5, 14})
+	err := a.fitted(show, head, rows, text(6, 20), text(5, 30), text(3, 40), text(1, 8), text(2, 14), text(5, 20), text(3, 24), text(5, 14))
 	if err != nil {
 		return err
 	}

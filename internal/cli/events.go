@@ -96,7 +96,7 @@ func (a *app) printEvents(p operate.EventPage, show shown) error {
 		rows[i] = []string{fmt.Sprint(e.ID), string(e.State), whole.name(e.Topic), whole.key(e.PartitionKey), whole.name(e.Type), moment(e.CreatedAt), briefly(e, show)}
 	}
 	head := []string{"ID", "STATE", "TOPIC", "KEY", "EVENT TYPE", "CREATED", "WHY"}
-	return a.fitted(show, head, rows, elastic{6, 40}, elastic{4, 12}, elastic{3, 12}, elastic{2, 14}, elastic{6, 20})
+	return a.fitted(show, head, rows, text(6, 40), name(4, 12), name(3, 12), name(2, 14), text(6, 20))
 }
 
 // coded is a reason behind its code, which is said once.

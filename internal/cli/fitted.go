@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -16,26 +17,37 @@ const (
 	usual  = 120
 )
 
-func (a *app) width() int {
+func (a *app) width() (columns int, terminal bool) {
 	if f, ok := a.stdout.(*os.File); ok {
 		if columns, _, err := term.GetSize(int(f.Fd())); err == nil && columns > 0 {
-			return max(columns, narrow)
+			return max(columns, narrow), true
 		}
 	}
-	return usual
+	return usual, false
 }
 
-// elastic is a column that may be cut, to no less than least characters.
-type elastic struct{ column, least int }
+// elastic is a column that may be cut, to no less than least characters; one of names on a terminal only.
+type elastic struct {
+	column, least int
+	name          bool
+}
+
+func text(column, least int) elastic { return elastic{column: column, least: least} }
+
+func name(column, least int) elastic { return elastic{column: column, least: least, name: true} }
 
 // gap is what stands between two columns.
 const gap = 2
 
 // fitted writes a table of which each row is one line of the terminal: columns that may be cut are, in the given order, each only where cutting those before it was not
-// enough. Cells are printable texts, whole. With show.full nothing is cut.
+// enough. What is no terminal gets names whole, for somebody may look for one. Cells are printable texts, whole. With show.full nothing is cut.
 func (a *app) fitted(show shown, head []string, rows [][]string, cut ...elastic) error {
 	if !show.full {
-		most := fit(a.width(), head, rows, cut)
+		width, terminal := a.width()
+		if !terminal {
+			cut = slices.DeleteFunc(cut, func(c elastic) bool { return c.name })
+		}
+		most := fit(width, head, rows, cut)
 		for _, row := range rows {
 			for i := range row {
 				row[i] = shortened(row[i], most[i])

@@ -66,7 +66,7 @@ func (a *app) printJobs(p operate.JobPage, show shown) error {
 		what, to := asked(j.Verb, j.Filter)
 		rows[i] = []string{fmt.Sprint(j.ID), j.State, whole.name(what), jobCount(j), whole.sentence(to), whole.name(j.Actor), moment(j.StartedAt), whole.sentence(jobNote(j))}
 	}
-	err := a.fitted(show, []string{"ID", "STATE", "WHAT", "DONE", "TO", "WHO", "STARTED", "NOTE"}, rows, elastic{7, 24}, elastic{4, 20}, elastic{5, 8}, elastic{2, 14}, elastic{7, 10})
+	err := a.fitted(show, []string{"ID", "STATE", "WHAT", "DONE", "TO", "WHO", "STARTED", "NOTE"}, rows, text(7, 24), text(4, 20), text(5, 8), text(2, 14), text(7, 10))
 	if err != nil {
 		return err
 	}
@@ -111,5 +111,5 @@ func (a *app) printOpenRequests(p operate.JobPage, show shown) error {
 		}
 		rows[i] = []string{fmt.Sprint(r.ID), whole.name(r.Verb), event, whole.name(r.Topic), whole.key(r.PartitionKey), whole.name(r.Actor), moment(r.At), whole.sentence(r.Reason)}
 	}
-	return a.fitted(show, []string{"REQUEST", "WHAT", "EVENT", "TOPIC", "KEY", "WHO", "SINCE", "REASON"}, rows, elastic{7, 15}, elastic{5, 8}, elastic{3, 20}, elastic{4, 15})
+	return a.fitted(show, []string{"REQUEST", "WHAT", "EVENT", "TOPIC", "KEY", "WHO", "SINCE", "REASON"}, rows, text(7, 15), text(5, 8), text(3, 20), text(4, 15))
 }

@@ -124,7 +124,7 @@ func (a *app) printKeyLines(p operate.KeyPage, show shown) error {
 		line("waiting", k.Topic, k.PartitionKey, fmt.Sprint(k.ID), "", k.LastAt, fmt.Sprintf("again at %s, after %s; %s", moment(k.NextAttemptAt), plural(k.Attempts, "attempt"), show.letter(k.Error)))
 	}
 	head := []string{"STATE", "TOPIC", "KEY", "ID", "EVENT TYPE", "SINCE", "REASON"}
-	err := a.fitted(show, head, rows, elastic{6, 40}, elastic{4, 12}, elastic{2, 12}, elastic{1, 14}, elastic{6, 20})
+	err := a.fitted(show, head, rows, text(6, 40), name(4, 12), name(2, 12), name(1, 14), text(6, 20))
 	if err == nil && p.MorePaused {
 		_, err = fmt.Fprintln(a.stdout, "more keys are paused: outbox pause list shows them")
 	}
