@@ -10,11 +10,8 @@ import (
 // conflictTries is how often a transaction is made that loses against others, before its records have to wait.
 const conflictTries = 5
 
-// The pause after a lost conflict doubles from the first of these to the second. Half of it is random, so that those that have met do not meet again.
-const (
-	minConflictPause = 5 * time.Millisecond
-	maxConflictPause = 100 * time.Millisecond
-)
+// conflictPause is the pause after the first lost conflict; it doubles. Half of it is random, so that those that have met do not meet again.
+const conflictPause = 5 * time.Millisecond
 
 // commit handles all of the work in one transaction, or nothing of it.
 //
@@ -31,7 +28,7 @@ func (p *Processor[Tx]) commit(ctx context.Context, batch []work[Tx], out []Outc
 		if !again || ctx.Err() != nil {
 			return err
 		}
-		rest(ctx, min(minConflictPause<<n, maxConflictPause))
+		rest(ctx, conflictPause<<n)
 	}
 	return err
 }
