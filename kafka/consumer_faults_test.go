@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outbox-relay/outbox/inbox"
+	"github.com/outbox-relay/outbox/internal/await"
 )
 
 // limited makes a topic of one partition whose records may have so many bytes.
@@ -58,24 +58,6 @@ func TestALargeRecordGoesToItsDeadLetterTopicWhenThatTakesIt(t *testing.T) {
 	}
 }
 
-// journal is what a logger has written.
-type journal struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (j *journal) Write(p []byte) (int, error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.text.Write(p)
-}
-
-func (j *journal) has(part string) bool {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return strings.Contains(j.text.String(), part)
-}
-
 func TestRecordsThatAreRemovedBehindAStuckKeyAreReported(t *testing.T) {
 	t.Parallel()
 	brokers := fake(t, kfake.SeedTopics(1, orders)).ListenAddrs()
@@ -86,7 +68,7 @@ func TestRecordsThatAreRemovedBehindAStuckKeyAreReported(t *testing.T) {
 		}
 		return nil
 	}}
-	said := &journal{}
+	said := &await.Journal{}
 	produce(t, brokers, orders, 0, 2000, 100)
 	c, _ := consume(t, d, ConsumerConfig{
 		Config: Config{Brokers: brokers, Logger: slog.New(slog.NewTextHandler(said, nil))}, Topics: []string{orders},
@@ -100,8 +82,8 @@ func TestRecordsThatAreRemovedBehindAStuckKeyAreReported(t *testing.T) {
 	}
 	healed.Store(true)
 	eventually(t, "the group to go on with the oldest", func() bool { return committed(t, brokers, "desk") == 2000 })
-	if !said.has("records were removed before they were handled") || !said.has("to=1500") {
-		t.Errorf("the log says nothing of what was removed: %s", &said.text)
+	if !said.Says("records were removed before they were handled") || !said.Says("to=1500") {
+		t.Errorf("the log says nothing of what was removed: %s", said.Text())
 	}
 }
 
@@ -123,7 +105,7 @@ func TestTheRemovalOfWhatATransactionTookBackIsNoLoss(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	said := &journal{}
+	said := &await.Journal{}
 	d := &desk{}
 	c, _ := consume(t, d, ConsumerConfig{Config: Config{Brokers: brokers, Logger: slog.New(slog.NewTextHandler(said, nil))}, Topics: []string{orders}})
 	at := func(end int64) bool {
@@ -141,8 +123,8 @@ func TestTheRemovalOfWhatATransactionTookBackIsNoLoss(t *testing.T) {
 	}
 	transaction(1, kgo.TryCommit)
 	eventually(t, "the next record", func() bool { return d.handled() == 4 && committed(t, brokers, "desk") >= 11 })
-	if said.has("records were removed") {
-		t.Errorf("an alarm: %s", &said.text)
+	if said.Says("records were removed") {
+		t.Errorf("an alarm: %s", said.Text())
 	}
 }
 
