@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 )
 
 // alone refuses a redrive, whose job is written down already, when an earlier one of the same dead-letter topics is under way: both would send what the other has not written down
@@ -22,7 +23,8 @@ func (s *Service) alone(ctx context.Context, id int64, p RedrivePlan) error {
 		}
 		for _, at := range p.Through {
 			if other.takes(at.Topic) {
-				return Refuse(CodeConflict, "%s sends letters of %s back at this moment, by job %d: nothing was sent; wait for its end, or end it: outbox jobs cancel %[3]d", j.Actor, at.Topic, j.ID)
+				return Refuse(CodeConflict, "%s sends letters of %s back by job %d, seen at %s UTC: nothing was sent; wait for its end, or end it, also when its command was killed: outbox jobs cancel %[3]d",
+					j.Actor, at.Topic, j.ID, j.SeenAt.UTC().Format(time.TimeOnly))
 			}
 		}
 	}

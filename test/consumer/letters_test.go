@@ -98,6 +98,9 @@ func TestARedriveThatIsKilledGoesOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = cmd.Wait() // it was killed
+		// Its job counts as under way for half a minute, and another redrive is refused until somebody ends it.
+		m.want(m.outbox(1, "dlt", "redrive", m.topic, "--all", "--yes"), "nothing was sent; wait for its end, or end it, also when its command was killed: outbox jobs cancel")
+		m.outbox(0, "jobs", "cancel", fmt.Sprint(m.count(`SELECT max(id) FROM outbox.job WHERE state = 'running'`)))
 	}
 	before := remembered()
 	if before == 0 || before >= letters {
