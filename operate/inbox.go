@@ -59,10 +59,42 @@ type InboxConsumer struct {
 	LastError string `json:"last_error,omitempty"`
 }
 
+// InboxFailureQuery says which records are listed that could not be handled so far.
+type InboxFailureQuery struct {
+	// Consumer, unless nil, is the only one whose records are meant.
+	Consumer *string
+	// Limit is how many are listed: 1 to [MaxPage]. Default: [DefaultPage].
+	Limit int
+}
+
+// InboxFailure is a record that a consumer could not handle so far. It goes from the list when it is handled or sent on.
+type InboxFailure struct {
+	Consumer  string `json:"consumer"`
+	Topic     string `json:"topic"`
+	Partition int32  `json:"partition"`
+	Offset    int64  `json:"offset,string"`
+	EventID   string `json:"event_id"`
+	EventType string `json:"event_type"`
+	// Attempts is how often it was tried, from FirstFailedAt to LastFailedAt by the database's clock.
+	Attempts      int       `json:"attempts"`
+	FirstError    string    `json:"first_error"`
+	LastError     string    `json:"last_error"`
+	FirstFailedAt time.Time `json:"first_failed_at"`
+	LastFailedAt  time.Time `json:"last_failed_at"`
+}
+
+// InboxFailurePage has those that have failed for longest first. More tells that there are more than were asked for.
+type InboxFailurePage struct {
+	Failures []InboxFailure `json:"failures"`
+	More     bool           `json:"more,omitempty"`
+}
+
 // InboxLookups is what a [Service] needs to look at the inbox. Package postgres implements it.
 type InboxLookups interface {
 	// InboxConsumers returns all of them by name.
 	InboxConsumers(ctx context.Context, limit time.Duration) ([]InboxConsumer, error)
+	// InboxFailures returns the records that fail.
+	InboxFailures(ctx context.Context, limit time.Duration, q InboxFailureQuery) (InboxFailurePage, error)
 }
 
 // InboxKeeper is what a [Service] needs to forget. Package postgres implements it.
@@ -82,14 +114,36 @@ func (s *Service) inbox() (InboxKeeper, error) {
 
 // InboxConsumers returns the consumers that remember events in this database.
 func (s *Service) InboxConsumers(ctx context.Context, a Actor) ([]InboxConsumer, error) {
+	k, err := s.inboxLookups(a)
+	if err != nil {
+		return nil, err
+	}
+	return k.InboxConsumers(ctx, s.cfg.LookTimeout)
+}
+
+// InboxFailures returns the records that consumers could not handle so far, those that have failed for longest first.
+func (s *Service) InboxFailures(ctx context.Context, a Actor, q InboxFailureQuery) (InboxFailurePage, error) {
+	k, err := s.inboxLookups(a)
+	if err == nil {
+		q.Limit, err = pageSize(q.Limit)
+	}
+	if err == nil && q.Consumer != nil && !storable(*q.Consumer) {
+		err = Refuse(CodeInvalid, "consumer %q is no UTF-8, or holds a NUL: no consumer has such a name", *q.Consumer)
+	}
+	if err != nil {
+		return InboxFailurePage{}, err
+	}
+	return k.InboxFailures(ctx, s.cfg.LookTimeout, q)
+}
+
+func (s *Service) inboxLookups(a Actor) (InboxLookups, error) {
 	if err := a.may(VerbLook); err != nil {
 		return nil, err
 	}
-	k, able := s.store.(InboxLookups)
-	if !able {
-		return nil, Refuse(CodeUnavailable, "this service has no inbox")
+	if k, able := s.store.(InboxLookups); able {
+		return k, nil
 	}
-	return k.InboxConsumers(ctx, s.cfg.LookTimeout)
+	return nil, Refuse(CodeUnavailable, "this service has no inbox")
 }
 
 // CountForget says what [Service.Forget] would do. It is asked by whoever may forget, and leaves no row in the audit.

@@ -11,6 +11,7 @@ import (
 // register has as many consumers as it says.
 type register struct {
 	crowd
+	InboxLookups
 	consumers int
 }
 

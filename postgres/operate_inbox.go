@@ -42,7 +42,7 @@ SELECT n.consumer,
     coalesce((SELECT f.last_error FROM outbox.inbox_failure f WHERE f.consumer = n.consumer ORDER BY f.last_failed_at DESC LIMIT 1), '')
 FROM names n ORDER BY n.consumer`
 
-// InboxConsumers implements [operate.InboxKeeper].
+// InboxConsumers implements [operate.InboxLookups].
 func (s *Store) InboxConsumers(ctx context.Context, limit time.Duration) (found []operate.InboxConsumer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -64,6 +64,36 @@ func (s *Store) InboxConsumers(ctx context.Context, limit time.Duration) (found 
 		return nil, s.refusal(ctx, err, "list consumers", limit)
 	}
 	return found, nil
+}
+
+// failuresSQL sorts what is there: failures are few, those that are handled or sent on are gone.
+const failuresSQL = `
+SELECT f.consumer, f.topic, f.partition, f.record_offset, f.event_id, f.event_type, f.attempts, f.first_error, f.last_error, f.first_failed_at, f.last_failed_at
+FROM outbox.inbox_failure f WHERE $1::text IS NULL OR f.consumer = $1::text
+ORDER BY f.first_failed_at, f.consumer, f.topic, f.partition, f.record_offset LIMIT $2::bigint`
+
+// InboxFailures implements [operate.InboxLookups].
+func (s *Store) InboxFailures(ctx context.Context, limit time.Duration, q operate.InboxFailureQuery) (page operate.InboxFailurePage, err error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err = inTx(ctx, s.db, func(ctx context.Context, tx pgx.Tx) error {
+		rows, err := tx.Query(ctx, failuresSQL, q.Consumer, q.Limit+1)
+		if err != nil {
+			return err
+		}
+		page.Failures, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (f operate.InboxFailure, err error) {
+			err = row.Scan(&f.Consumer, &f.Topic, &f.Partition, &f.Offset, &f.EventID, &f.EventType, &f.Attempts, &f.FirstError, &f.LastError, &f.FirstFailedAt, &f.LastFailedAt)
+			f.FirstFailedAt, f.LastFailedAt = f.FirstFailedAt.UTC(), f.LastFailedAt.UTC()
+			return f, err
+		})
+		return err
+	})
+	if err != nil {
+		return operate.InboxFailurePage{}, s.refusal(ctx, err, "list records that fail", limit)
+	}
+	page.More = len(page.Failures) > q.Limit
+	page.Failures = page.Failures[:min(len(page.Failures), q.Limit)]
+	return page, nil
 }
 
 // forgetting is the condition of a request on the rows i of the inbox.

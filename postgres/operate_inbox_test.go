@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -38,6 +39,52 @@ func TestConsumersAreListedWithWhatTheyRememberAndCannotHandle(t *testing.T) {
 	}
 	if s.Name != "shipping" || s.Remembered != 1 {
 		t.Errorf("shipping is %+v", s)
+	}
+}
+
+func TestRecordsThatFailAreListedThoseThatHaveFailedForLongestFirst(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := newService(t, db)
+	exec(t, db, `INSERT INTO outbox.inbox_failure (consumer, topic, partition, record_offset, event_id, event_type, attempts, first_error, last_error, first_failed_at, last_failed_at)
+		SELECT CASE g % 2 WHEN 0 THEN 'mail' ELSE 'billing' END, 't', 1, 100 + g, 'e' || g, 'paid', g, 'first', 'last', now() - g * interval '1 hour', now() FROM generate_series(1, 5) g`)
+	mail, nobody := "mail", "nobody"
+	for name, c := range map[string]struct {
+		q    operate.InboxFailureQuery
+		want []int64
+		more bool
+	}{
+		"all":             {operate.InboxFailureQuery{}, []int64{105, 104, 103, 102, 101}, false},
+		"of one consumer": {operate.InboxFailureQuery{Consumer: &mail}, []int64{104, 102}, false},
+		"some":            {operate.InboxFailureQuery{Limit: 2}, []int64{105, 104}, true},
+		"as many":         {operate.InboxFailureQuery{Limit: 5}, []int64{105, 104, 103, 102, 101}, false},
+		"of nobody":       {operate.InboxFailureQuery{Consumer: &nobody}, nil, false},
+	} {
+		page, err := s.InboxFailures(t.Context(), ann, c.q)
+		var offsets []int64
+		for _, f := range page.Failures {
+			offsets = append(offsets, f.Offset)
+		}
+		if err != nil || !slices.Equal(offsets, c.want) || page.More != c.more || page.Failures == nil {
+			t.Errorf("%s: %v, more %t, %v; want %v", name, offsets, page.More, err, c.want)
+		}
+	}
+	page, err := s.InboxFailures(t.Context(), ann, operate.InboxFailureQuery{Limit: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := page.Failures[0]
+	if d := f.LastFailedAt.Sub(f.FirstFailedAt); d != 5*time.Hour {
+		t.Errorf("it has failed for %s", d)
+	}
+	f.FirstFailedAt, f.LastFailedAt = time.Time{}, time.Time{}
+	if want := (operate.InboxFailure{Consumer: "billing", Topic: "t", Partition: 1, Offset: 105, EventID: "e5", EventType: "paid", Attempts: 5, FirstError: "first", LastError: "last"}); f != want {
+		t.Errorf("got %+v, want %+v", f, want)
+	}
+	for _, q := range []operate.InboxFailureQuery{{Limit: operate.MaxPage + 1}, {Limit: -1}, {Consumer: new("a\x00b")}} {
+		if _, err := s.InboxFailures(t.Context(), ann, q); operate.CodeOf(err) != operate.CodeInvalid {
+			t.Errorf("%+v: %v", q, err)
+		}
 	}
 }
 

@@ -223,7 +223,7 @@ func deeds(s *Store) map[string]func(context.Context) error {
 		"Answer": nil, "Ask": nil, "Await": nil, "AwaitSetLanes": nil, "Audit": nil, "CancelJob": nil, "Competing": nil, "Delay": nil, "EndAudit": nil, "EndJob": nil, "Jobs": nil, "Lanes": nil, "Parked": nil,
 		"Pause": nil, "Pauses": nil, "Relays": nil, "ReportJob": nil, "Request": nil, "Resume": nil, "SeeJob": nil, "SetLanes": nil, "StandIn": nil, "StartAudit": nil, "StartJob": nil,
 		"Tally": nil, "Withdraw": nil, "LargestOf": nil,
-		"CountForget": nil, "Forget": nil, "ForgetRedriven": nil, "Handled": nil, "InboxConsumers": nil, "KeptOf": nil, "MarkRedriven": nil, "RedrivenOf": nil,
+		"CountForget": nil, "Forget": nil, "ForgetRedriven": nil, "Handled": nil, "InboxConsumers": nil, "InboxFailures": nil, "KeptOf": nil, "MarkRedriven": nil, "RedrivenOf": nil,
 	}
 }
 

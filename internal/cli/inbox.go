@@ -16,10 +16,10 @@ func (a *app) inbox() *cobra.Command {
 		Short: "Look at what consumers have handled, and have them forget it",
 		Long: `inbox is about the table outbox.inbox, in which the consumers of this database
 remember the events that they have handled.`,
-		Example: "  outbox inbox list\n  outbox inbox forget --consumer billing --from 2h --dry-run",
+		Example: "  outbox inbox list\n  outbox inbox failures\n  outbox inbox forget --consumer billing --from 2h --dry-run",
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.inboxList(), a.inboxForget())
+	cmd.AddCommand(a.inboxList(), a.inboxFailures(), a.inboxForget())
 	return cmd
 }
 
