@@ -88,7 +88,7 @@ key stay in commit order, and one bad event stops at most its key.
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	root.SetFlagErrorFunc(wrongFlag)
-	root.AddCommand(a.demo(), a.relay(), a.configuration(), a.migrate(), a.status(), a.doctor(), a.events(), a.keys(), a.topics(), a.lanes(), a.relays(), a.pause(), a.resume(), a.replay(), a.prune(), a.inbox(), a.dlt(), a.jobs(), a.audit(), a.healthcheck(), a.version())
+	root.AddCommand(a.demo(), a.relay(), a.configuration(), a.migrate(), a.status(), a.doctor(), a.bench(), a.events(), a.keys(), a.topics(), a.lanes(), a.relays(), a.pause(), a.resume(), a.replay(), a.prune(), a.inbox(), a.dlt(), a.jobs(), a.audit(), a.healthcheck(), a.version())
 	root.SetHelpCommand(a.help())
 	addCompletion(root)
 	argumentsAreUsage(root)

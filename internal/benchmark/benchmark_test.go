@@ -1,0 +1,170 @@
+package benchmark
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/outbox-relay/outbox/internal/pgtest"
+	"github.com/outbox-relay/outbox/postgres"
+)
+
+func TestARunMeasuresEverythingAndLeavesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.db.Exec(t, `INSERT INTO outbox_event (event_id, aggregate_type, aggregate_id, event_type, payload, topic, partition_key) VALUES (gen_random_uuid(), 'Order', '1', 'order.placed.v1', '{}', 'shop.order', '1')`)
+	c := w.config()
+	b := w.bench(t, c)
+	p := w.plan(t, b)
+	if p.StateSchema || p.Leftovers.Any() || p.Topic != strings.ReplaceAll(p.Schema, "_", "-") {
+		t.Errorf("plan: %+v", p)
+	}
+	if left := w.traces(t); len(left) > 0 {
+		t.Errorf("a plan makes %q", left)
+	}
+	r, err := b.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Database.RoundTrip.P50 <= 0 || r.Database.Commit.P50 <= 0 || r.Database.Version == "" || r.Kafka.Produce.P50 <= 0 || r.Kafka.RoundTrip.P50 <= 0 || r.Kafka.Partitions != 3 {
+		t.Errorf("probes: %+v %+v", r.Database, r.Kafka)
+	}
+	if r.Drain.Events != c.Events || r.Drain.PerSecond <= 0 || r.Drain.Read <= 0 || r.Drain.Settle <= 0 || r.Drain.Publish <= 0 {
+		t.Errorf("drain: %+v", r.Drain)
+	}
+	if r.Latency.Missing != 0 || r.Latency.Events == 0 || r.Latency.Took.P50 <= 0 || r.Writer.Transactions == 0 || r.Writer.Ratio <= 0 {
+		t.Errorf("latency: %+v, writer: %+v", r.Latency, r.Writer)
+	}
+	if len(r.Limits) != 3 {
+		t.Errorf("limits: %+v", r.Limits)
+	}
+	if left := w.traces(t); len(left) > 0 {
+		t.Errorf("the run has left %q", left)
+	}
+	if rows := w.texts(t, "SELECT topic FROM outbox_event WHERE published_at IS NULL"); len(rows) != 1 {
+		t.Errorf("the table of the database has %q", rows)
+	}
+}
+
+func TestARunThatDeletesWorksInADatabaseWithoutTheSchemaOutbox(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, pgtest.Empty)
+	c := w.config()
+	c.Settle = postgres.Delete
+	b := w.bench(t, c)
+	if p := w.plan(t, b); !p.StateSchema {
+		t.Errorf("plan: %+v", p)
+	}
+	if _, err := b.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if left := append(w.traces(t), w.texts(t, "SELECT nspname FROM pg_namespace WHERE nspname = 'outbox'")...); len(left) > 0 {
+		t.Errorf("the run has left %q", left)
+	}
+}
+
+// What somebody has registered in the schema outbox meanwhile stays.
+func TestASchemaOutboxThatIsUsedMeanwhileStays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, pgtest.Empty)
+	c := w.config()
+	c.step = func(point string) {
+		if point == "topic" {
+			w.db.Exec(t, "INSERT INTO outbox.source (table_schema, table_name) VALUES ('shop', 'outbox_event')")
+		}
+	}
+	b := w.bench(t, c)
+	w.plan(t, b)
+	if _, err := b.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.texts(t, "SELECT table_schema FROM outbox.source"); len(got) != 1 || got[0] != "shop" {
+		t.Errorf("sources: %q", got)
+	}
+}
+
+func TestAnInterruptedRunLeavesNothing(t *testing.T) {
+	t.Parallel()
+	for _, at := range []string{"schema", "tables", "topic", "live"} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, pgtest.Empty)
+			ctx, interrupt := context.WithCancel(t.Context())
+			c := w.config()
+			c.step = func(point string) {
+				if point == at {
+					interrupt()
+				}
+			}
+			b := w.bench(t, c)
+			w.plan(t, b)
+			if _, err := b.Run(ctx); !errors.Is(err, context.Canceled) {
+				t.Errorf("error: %v", err)
+			}
+			if left := append(w.traces(t), w.texts(t, "SELECT nspname FROM pg_namespace WHERE nspname = 'outbox'")...); len(left) > 0 {
+				t.Errorf("the run has left %q", left)
+			}
+		})
+	}
+}
+
+func TestAFailedRunLeavesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.cluster.ControlKey(int16(kmsg.CreateTopics), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		w.cluster.KeepControl()
+		resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
+		for _, topic := range req.(*kmsg.CreateTopicsRequest).Topics {
+			refused := kmsg.NewCreateTopicsResponseTopic()
+			refused.Topic, refused.ErrorCode = topic.Topic, kerr.TopicAuthorizationFailed.Code
+			resp.Topics = append(resp.Topics, refused)
+		}
+		return resp, nil, true
+	})
+	b := w.bench(t, w.config())
+	p := w.plan(t, b)
+	_, err := b.Run(t.Context())
+	if err == nil {
+		t.Fatal("no error")
+	}
+	contains(t, err.Error(), "create topic "+p.Topic, "needs CREATE")
+	if left := w.traces(t); len(left) > 0 {
+		t.Errorf("the run has left %q", left)
+	}
+}
+
+// What cannot be removed is named, with what removes it.
+func TestWhatCannotBeRemovedIsNamed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.cluster.ControlKey(int16(kmsg.DeleteTopics), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		w.cluster.KeepControl()
+		resp := req.ResponseKind().(*kmsg.DeleteTopicsResponse)
+		asked := req.(*kmsg.DeleteTopicsRequest)
+		names := asked.TopicNames
+		for _, topic := range asked.Topics {
+			names = append(names, *topic.Topic)
+		}
+		for _, name := range names {
+			refused := kmsg.NewDeleteTopicsResponseTopic()
+			refused.Topic, refused.ErrorCode = kmsg.StringPtr(name), kerr.TopicDeletionDisabled.Code
+			resp.Topics = append(resp.Topics, refused)
+		}
+		return resp, nil, true
+	})
+	b := w.bench(t, w.config())
+	p := w.plan(t, b)
+	r, err := b.Run(t.Context())
+	var removal *RemovalError
+	if !errors.As(err, &removal) || len(r.Limits) == 0 {
+		t.Fatalf("error %v, report %+v", err, r)
+	}
+	contains(t, err.Error(), "delete.topic.enable", "kafka-topics.sh --delete --topic "+p.Topic)
+	if left := w.traces(t); len(left) != 1 || left[0] != p.Topic {
+		t.Errorf("left: %q", left)
+	}
+}
