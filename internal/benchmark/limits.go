@@ -78,4 +78,6 @@ func ofWriter(r Report) Limit {
 	return l
 }
 
-func inMillis(d time.Duration) string { return fmt.Sprintf("%.2f ms", millis(d)) }
+func inMillis(d time.Duration) string {
+	return fmt.Sprintf("%.2f ms", float64(d)/float64(time.Millisecond))
+}

@@ -90,7 +90,7 @@ func (s *scratch) remove(ctx context.Context) error {
 
 // Removal are the statements that remove what a run has left in the database.
 func Removal(schema string) string {
-	return fmt.Sprintf("DROP SCHEMA IF EXISTS %s CASCADE; DELETE FROM outbox.source WHERE table_schema = '%s';", schema, schema)
+	return fmt.Sprintf("DROP SCHEMA %s CASCADE; DELETE FROM outbox.source WHERE table_schema = '%s';", schema, schema)
 }
 
 // dropSchema drops a schema of ours with its source. Only names of ours come here.

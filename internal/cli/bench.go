@@ -55,9 +55,10 @@ it puts load on both sides for about half a minute: think twice in production.
 
 What a run leaves that is killed (kill -9), the next one finds and removes; by hand:
 
-  DROP SCHEMA outbox_bench_… CASCADE;
-  DELETE FROM outbox.source WHERE table_schema = 'outbox_bench_…';
+  ` + benchmark.Removal("outbox_bench_…") + `
   kafka-topics.sh --delete --topic outbox-bench-…
+
+A schema outbox that it had made stays then; it is what outbox migrate up would make.
 
 The role needs CREATE on the database, and to write into the schema outbox where there is
 one: that of its owner does. The user needs CREATE, DELETE, WRITE and DESCRIBE on topics

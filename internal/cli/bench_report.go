@@ -16,7 +16,9 @@ import (
 func (a *app) describeBench(p benchmark.Plan, source *config.Source, pool *pgxpool.Pool) {
 	cc := pool.Config().ConnConfig
 	w := tabwriter.NewWriter(a.stderr, 0, 0, 2, ' ', 0)
-	line := func(name, format string, args ...any) { fmt.Fprintf(w, "  %s\t"+format+"\n", append([]any{name}, args...)...) }
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "  %s\t"+format+"\n", append([]any{name}, args...)...)
+	}
 	fmt.Fprintln(w, "outbox bench works in")
 	line("database", "%s/%s", address(&cc.Config), printable(cc.Database))
 	line("brokers", "%s", strings.Join(source.Brokers, ","))
@@ -50,7 +52,9 @@ func megabytes(n int64) string { return fmt.Sprintf("%.0f MB", max(1, float64(n)
 // printBench prints a figure a line, and then what limits them.
 func (a *app) printBench(r benchmark.Report) error {
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	line := func(name, format string, args ...any) { fmt.Fprintf(w, "%s\t"+format+"\n", append([]any{name}, args...)...) }
+	line := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%s\t"+format+"\n", append([]any{name}, args...)...)
+	}
 	d := r.Drain
 	line("drain", "%.0f events/s: %d events in %.2f s, after a start of %.2f s", d.PerSecond, d.Events, d.Seconds, d.Start)
 	l := r.Latency
