@@ -1,7 +1,7 @@
 FUZZTIME ?= 30s
 LINT := .tools/golangci-lint
 
-.PHONY: help check test test-integration test-kafka test-pooler test-interop test-deploy test-rules chaos bench fuzz sbom demo
+.PHONY: help check test test-integration test-kafka test-upgrade test-pooler test-interop test-deploy test-rules chaos bench fuzz sbom demo
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
@@ -16,10 +16,13 @@ check: $(LINT) ## format, vet, lint, and the rules of the house
 test: ## what the README says
 	go test ./...
 
-test-integration: test-kafka test-pooler test-interop ## on a real Kafka, behind PgBouncer, and with Node.js
+test-integration: test-kafka test-upgrade test-pooler test-interop ## on a real Kafka, with an older relay, behind PgBouncer, and with Node.js
 
 test-kafka:
 	go test -tags integration -count=1 ./internal/devkafka ./test/kafka ./test/consumer ./outboxtest ./examples/shop
+
+test-upgrade:
+	go test -tags integration -count=1 ./test/upgrade
 
 test-pooler:
 	go test -tags integration -count=1 ./internal/devbouncer ./test/pooler

@@ -9,11 +9,14 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/internal/schema"
 )
 
 // stateSchema is where everything of ours lives.
@@ -24,8 +27,10 @@ var files embed.FS
 
 // Errors of a schema outbox that this program must not touch.
 var (
-	// ErrNewer: a newer program has migrated the schema further than this one knows.
+	// ErrNewer: a newer program has migrated the schema further than this one knows. A relay works with it all the same.
 	ErrNewer = errors.New("the schema outbox is newer than this program")
+	// ErrOutgrown: as ErrNewer, by a migration that leaves this program behind. No relay works with it.
+	ErrOutgrown = schema.ErrOutgrown
 	// ErrChanged: a migration was applied with another text than this program has for it.
 	ErrChanged = errors.New("an applied migration has another text than this program's")
 )
@@ -38,6 +43,8 @@ type Migration struct {
 	Name string
 	// Checksum is the SHA-256 of the text, in hexadecimal.
 	Checksum string
+	// Breaks tells that a program that does not know the migration cannot work with the schema after it. Its text begins with "-- breaks: " and the reason.
+	Breaks bool
 	// AppliedAt is when it was applied, by the database's clock; zero while it is pending.
 	AppliedAt time.Time
 
@@ -79,7 +86,7 @@ func newMigration(file, text string) (Migration, error) {
 	// A checkout may turn line ends into those of its system; the checksum must not depend on that.
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	sum := sha256.Sum256([]byte(text))
-	return Migration{Version: version, Name: name, Checksum: hex.EncodeToString(sum[:]), text: text}, nil
+	return Migration{Version: version, Name: name, Checksum: hex.EncodeToString(sum[:]), Breaks: strings.HasPrefix(text, "-- breaks: "), text: text}, nil
 }
 
 // Querier reads. Connections, pools and transactions of pgx are Queriers.
@@ -97,12 +104,12 @@ func applied(ctx context.Context, q Querier) ([]Migration, error) {
 	if err != nil || !there {
 		return nil, err
 	}
-	rows, err := q.Query(ctx, `SELECT version, name, checksum, applied_at FROM outbox.migration ORDER BY version`, pgx.QueryExecModeExec)
+	rows, err := q.Query(ctx, `SELECT m.version, m.name, m.checksum, m.applied_at, `+schema.Breaks+` FROM outbox.migration m ORDER BY m.version`, pgx.QueryExecModeExec)
 	if err != nil {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (m Migration, err error) {
-		err = row.Scan(&m.Version, &m.Name, &m.Checksum, &m.AppliedAt)
+		err = row.Scan(&m.Version, &m.Name, &m.Checksum, &m.AppliedAt, &m.Breaks)
 		return m, err
 	})
 }
@@ -112,7 +119,7 @@ func pending(all, done []Migration) ([]Migration, error) {
 	seen := make(map[int]bool, len(done))
 	for _, d := range done {
 		if d.Version > len(all) {
-			return nil, fmt.Errorf("%w: the database has %s, this program ends at %03d; use a newer program", ErrNewer, d, len(all))
+			return nil, newer(done, len(all))
 		}
 		if d.Version < 1 {
 			return nil, fmt.Errorf("%w: the database has %s, and numbers begin at 001: outbox.migration was not written by this program", ErrChanged, d)
@@ -131,4 +138,15 @@ func pending(all, done []Migration) ([]Migration, error) {
 		}
 	}
 	return left, nil
+}
+
+// newer is the error for a database that has done more than this program's migrations, which end at known.
+func newer(done []Migration, known int) error {
+	err := fmt.Errorf("%w: the database has %s, this program ends at %03d; use a newer program", ErrNewer, done[len(done)-1], known)
+	for _, d := range slices.Backward(done) {
+		if d.Version > known && d.Breaks {
+			return fmt.Errorf("%w (%w by %s)", err, ErrOutgrown, d)
+		}
+	}
+	return err
 }

@@ -16,7 +16,7 @@ type Status struct {
 	// Applied and Pending are the migrations of the schema outbox. Applied may end with some that this program does not know.
 	Applied []Migration
 	Pending []Migration
-	// Schema is why the schema outbox must not be used: ErrChanged or ErrNewer, wrapped. nil when there is no reason.
+	// Schema is why this program must not migrate the schema outbox: ErrChanged or ErrNewer, wrapped. nil when there is no reason.
 	Schema error
 	// Differences are those between the table and the contract; a missing table is one.
 	Differences []Difference
@@ -66,7 +66,7 @@ func (st *Status) read(ctx context.Context, q Querier) error {
 }
 
 // Err is why a relay must not start on the table, with the command that helps; nil when it may. A schema outbox that a newer program has
-// migrated is no reason: migrations leave what older relays use.
+// migrated is no reason, as migrations leave what older relays use, unless one of them says that it does not: ErrOutgrown.
 func (st Status) Err() error {
 	up := upCommand(st.Table)
 	lacksTable := slices.ContainsFunc(st.Differences, func(d Difference) bool { return d.Code == tableMissing })
@@ -74,7 +74,7 @@ func (st Status) Err() error {
 		return fmt.Errorf("nothing here yet: run %s", up)
 	}
 	var errs []error
-	if st.Schema != nil && !errors.Is(st.Schema, ErrNewer) {
+	if st.Schema != nil && (!errors.Is(st.Schema, ErrNewer) || errors.Is(st.Schema, ErrOutgrown)) {
 		errs = append(errs, st.Schema)
 	}
 	refused := refusal(st.Table, st.Differences)

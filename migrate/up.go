@@ -139,6 +139,11 @@ func apply(ctx context.Context, tx pgx.Tx, all []Migration, m Migration) (done b
 	if len(left) == 0 || left[0].Version > m.Version {
 		return false, nil
 	}
+	if m.Breaks {
+		if err := refuseIfAlive(ctx, tx); err != nil {
+			return false, err
+		}
+	}
 	if _, err := tx.Exec(ctx, m.text); err != nil {
 		return false, err
 	}
@@ -148,6 +153,9 @@ func apply(ctx context.Context, tx pgx.Tx, all []Migration, m Migration) (done b
 
 // record is the statement that notes the migration as applied.
 func (m Migration) record() string {
+	if m.Breaks {
+		return fmt.Sprintf("INSERT INTO outbox.migration (version, name, checksum, breaks) VALUES (%d, %s, %s, true);\n", m.Version, literal(m.Name), literal(m.Checksum))
+	}
 	return fmt.Sprintf("INSERT INTO outbox.migration (version, name, checksum) VALUES (%d, %s, %s);\n", m.Version, literal(m.Name), literal(m.Checksum))
 }
 

@@ -100,17 +100,21 @@ func (l *leases) changed(now server) error {
 }
 
 // holdLayout locks the source's row against a change of the number of lanes, and checks that all lanes are there and no more: a lane that nobody
-// claims is a part of the keys that nobody publishes. The lock disturbs no other claim, and no settle.
+// claims is a part of the keys that nobody publishes. The lock disturbs no other claim, and no settle. A relay whose program the schema has outgrown since it was
+// opened gets no further.
 func holdLayout(ctx context.Context, tx pgx.Tx, row sourceRow) (server, error) {
 	var at server
 	var lanes int
 	var found []int32
+	var outgrown *string
 	err := tx.QueryRow(ctx, `
-SELECT s.lanes, array(SELECT l.lane FROM outbox.lane l WHERE l.source = s.id ORDER BY l.lane), `+serverSQL+`
-FROM outbox.source s WHERE s.id = $1 FOR KEY SHARE`, row.id).Scan(&lanes, &found, &at.started, &at.timeline, &at.recovery)
+SELECT s.lanes, array(SELECT l.lane FROM outbox.lane l WHERE l.source = s.id ORDER BY l.lane), `+serverSQL+`, `+outgrownSQL()+`
+FROM outbox.source s WHERE s.id = $1 FOR KEY SHARE OF s`, row.id).Scan(&lanes, &found, &at.started, &at.timeline, &at.recovery, &outgrown)
 	switch {
 	case err != nil:
 		return server{}, fmt.Errorf("read the number of lanes: %w", err)
+	case outgrown != nil:
+		return server{}, refuseOutgrown(outgrown)
 	case lanes != row.lanes:
 		return server{}, fmt.Errorf("the source has %d lanes now, and had %d when this relay opened it: the number was changed while no relay was alive; "+
 			"the relay has to open it again", lanes, row.lanes)

@@ -82,13 +82,15 @@ WITH expired AS MATERIALIZED (
 )
 UPDATE outbox.lane l SET epoch = epoch + 1, owner = NULL, expires_at = NULL FROM expired WHERE l.source = $1 AND l.lane = expired.lane`
 
-// registerCompetingSQL writes the registration down unless a lane has an owner: then that lease was running a moment ago.
-const registerCompetingSQL = `
+// registerCompetingSQL writes the registration down unless a lane has an owner: then that lease was running a moment ago; or the schema has outgrown this program.
+func registerCompetingSQL() string {
+	return `
 INSERT INTO outbox.relay (source, owner, name, version, mode, expires_at)
 SELECT $1, $2, $3, $4, 'competing', clock_timestamp() + $5::bigint * interval '1 microsecond'
-WHERE NOT EXISTS (SELECT FROM outbox.lane WHERE source = $1 AND owner IS NOT NULL)
+WHERE NOT EXISTS (SELECT FROM outbox.lane WHERE source = $1 AND owner IS NOT NULL) AND ` + outgrownSQL() + ` IS NULL
 ON CONFLICT (source, owner) DO UPDATE SET name = excluded.name, version = excluded.version, mode = excluded.mode,
     seen_at = clock_timestamp(), expires_at = excluded.expires_at`
+}
 
 // renewCompetingSQL prolongs a registration that has not run out.
 const renewCompetingSQL = `
@@ -120,10 +122,10 @@ func (c *competitors) underModeLock(ctx context.Context, statements *pgx.Batch) 
 func (c *competitors) Register(ctx context.Context, owner relay.Owner, ttl time.Duration) error {
 	batch := &pgx.Batch{}
 	batch.Queue(endExpiredSQL, c.row.id)
-	batch.Queue(registerCompetingSQL, c.row.id, owner.ID, storable(owner.Name), storable(owner.Version), ttl.Microseconds())
+	batch.Queue(registerCompetingSQL(), c.row.id, owner.ID, storable(owner.Name), storable(owner.Version), ttl.Microseconds())
 	n, err := c.underModeLock(ctx, batch)
 	if err == nil && n == 0 {
-		err = c.leased(ctx)
+		err = c.unregistered(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("register as a competing relay of %s: %w", c.row.table, err)
@@ -169,6 +171,21 @@ func (c *competitors) Withdraw(ctx context.Context, owner relay.Owner) error {
 		return fmt.Errorf("end the registration at %s: %w", c.row.table, err)
 	}
 	return nil
+}
+
+// unregistered says why a registration was refused.
+func (c *competitors) unregistered(ctx context.Context) error {
+	var outgrown *string
+	err := c.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, "SELECT "+outgrownSQL()).Scan(&outgrown)
+	})
+	if err != nil {
+		return fmt.Errorf("read the version of the schema outbox: %w", err)
+	}
+	if err := refuseOutgrown(outgrown); err != nil {
+		return err
+	}
+	return c.leased(ctx)
 }
 
 // leased says who leases lanes, as an error.

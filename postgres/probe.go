@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox/internal/lanesql"
+	"github.com/outbox-relay/outbox/internal/schema"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -34,6 +35,8 @@ type sourceRow struct {
 	aggregates bool
 	// partitioned tells that the table is the parent of partitions.
 	partitioned bool
+	// lacking are the migrations that this program knows and the database does not have.
+	lacking []int32
 }
 
 // probe is what Open finds.
@@ -73,6 +76,9 @@ func inspect(ctx context.Context, conn *pgx.Conn, table tableName, mode SettleMo
 	if p.row, err = readSource(ctx, conn, table); err != nil {
 		return probe{}, err
 	}
+	if err := schema.Lacking(p.row.lacking, table.String()); err != nil {
+		return probe{}, misconfigured{err}
+	}
 	if p.row.lanes > 1 && !p.row.shareable {
 		return probe{}, misconfigured{fmt.Errorf("the source has %d lanes, and %w; run: outbox lanes set 1 --table %s", p.row.lanes, errOneLane, table)}
 	}
@@ -100,15 +106,17 @@ func inspect(ctx context.Context, conn *pgx.Conn, table tableName, mode SettleMo
 	return p, nil
 }
 
-// readSource reads the row that migrate made for the table.
+// readSource reads the row that migrate made for the table. It refuses a schema that has outgrown this program, to everybody; one that is older is refused to
+// relays only, as people look at it when they upgrade.
 func readSource(ctx context.Context, q querier, table tableName) (sourceRow, error) {
 	row := sourceRow{table: table}
 	var delivery string
 	var first *time.Time
+	var outgrown *string
 	err := q.QueryRow(ctx, `
-SELECT id, lanes, delivery, first_published_at, getdatabaseencoding()::text, `+lanesql.Shareable()+`
+SELECT id, lanes, delivery, first_published_at, getdatabaseencoding()::text, `+lanesql.Shareable()+`, `+lackingSQL()+`, `+outgrownSQL()+`
 FROM outbox.source WHERE table_schema = $1 AND table_name = $2`,
-		table.schema, table.name).Scan(&row.id, &row.lanes, &delivery, &first, &row.encoding, &row.shareable)
+		table.schema, table.name).Scan(&row.id, &row.lanes, &delivery, &first, &row.encoding, &row.shareable, &row.lacking, &outgrown)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows), code(err) == "42P01", code(err) == "3F000":
 		return sourceRow{}, unknownTable(ctx, q, table)
@@ -116,6 +124,8 @@ FROM outbox.source WHERE table_schema = $1 AND table_name = $2`,
 		return sourceRow{}, lacksRight(q, table, "read outbox.source", err)
 	case err != nil:
 		return sourceRow{}, mark(fmt.Errorf("read outbox.source: %w", err))
+	case outgrown != nil:
+		return sourceRow{}, refuseOutgrown(outgrown)
 	case delivery != "at-least-once":
 		return sourceRow{}, misconfigured{fmt.Errorf("outbox.source asks for %s delivery, which this relay does not do: it would publish what "+
 			"another one keeps account of", delivery)}

@@ -27,7 +27,7 @@ GRANT USAGE ON SCHEMA outbox TO %[1]s;
 GRANT SELECT ON TABLE outbox_event TO %[1]s;
 GRANT SELECT ON SEQUENCE outbox_event_id_seq TO %[1]s;
 `+settling+`
-GRANT SELECT ON TABLE outbox.source, outbox.pause, outbox.job TO %[1]s;
+GRANT SELECT ON TABLE outbox.migration, outbox.source, outbox.pause, outbox.job TO %[1]s;
 GRANT UPDATE (first_published_at) ON TABLE outbox.source TO %[1]s;
 GRANT SELECT, UPDATE ON TABLE outbox.lane, outbox.request TO %[1]s;
 GRANT SELECT, INSERT, UPDATE ON TABLE outbox.dead_event TO %[1]s;

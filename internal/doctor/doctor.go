@@ -6,6 +6,7 @@ package doctor
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -170,8 +171,13 @@ func schema(ctx context.Context, pool *pgxpool.Pool, table string) (found []Find
 
 func ofStatus(s migrate.Status) (found []Finding) {
 	up := "outbox migrate up --table " + s.Table.String()
-	if s.Schema != nil {
-		found = append(found, Finding{Code: "schema-unusable", Severity: Error, Text: s.Schema.Error(), Why: "no relay of this version starts here"})
+	switch {
+	case s.Schema == nil:
+	case errors.Is(s.Schema, migrate.ErrNewer) && !errors.Is(s.Schema, migrate.ErrOutgrown):
+		found = append(found, Finding{Code: "schema-newer", Severity: Warning, Text: s.Schema.Error(),
+			Why: "relays of this version work here; what newer ones do besides is not looked at"})
+	default:
+		found = append(found, Finding{Code: "schema-unusable", Severity: Error, Text: s.Schema.Error(), Why: "relays of this version do not fit it"})
 	}
 	if n := len(s.Pending); n > 0 {
 		found = append(found, Finding{Code: "migrations-pending", Severity: Error, Text: fmt.Sprintf("migrations of the schema outbox that are not applied: %d, the first is %s", n, s.Pending[0]),

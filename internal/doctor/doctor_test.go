@@ -161,3 +161,15 @@ func TestMissingRightsAreAFindingWithTheOneCommandThatGivesThem(t *testing.T) {
 		t.Errorf("without one, the report is %+v", r)
 	}
 }
+
+func TestANewerSchemaIsAnErrorOnlyWhereItBreaksThisVersion(t *testing.T) {
+	t.Parallel()
+	for breaks, want := range map[string]string{"false": "schema-newer", "true": "schema-unusable"} {
+		db := pgtest.New(t)
+		db.Exec(t, "INSERT INTO outbox.migration (version, name, checksum, breaks) VALUES (900, 'future', 'x', "+breaks+")")
+		r := examine(t, db.URL)
+		if got := codes(r); !slices.Equal(got, []string{want}) || r.Ready == (breaks == "true") {
+			t.Errorf("breaks %s: found %v, ready %t, want %s", breaks, got, r.Ready, want)
+		}
+	}
+}
