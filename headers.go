@@ -34,14 +34,18 @@ func (p *Prepared) Question() (sql string, args []any) {
 ), '` + noColumn + `') END`, []any{p.table}
 }
 
-// Answer returns an [ErrNoHeadersColumn] if, by the answer to Question, the write would fail. The transaction goes on.
+// Answer returns an [ErrNoHeadersColumn] if, by the answer to Question, the write would fail. The transaction goes on. Call it before SQL and Args: headers that only the
+// context has brought are left out where there is no column for them.
 func (p *Prepared) Answer(answer string) error {
-	switch answer {
-	case "jsonb":
+	switch {
+	case answer == "jsonb":
 		return nil
-	case noTable:
+	case answer == noTable:
 		return fmt.Errorf("write events into %s: no such table: create it, or name its schema in the configuration", p.table)
-	case noColumn:
+	case !p.own:
+		p.heads = false
+		return nil
+	case answer == noColumn:
 		return fmt.Errorf("write events into %s: %w: %s", p.table, ErrNoHeadersColumn, p.addColumn())
 	}
 	return fmt.Errorf("write events into %s: %w: it is of type %s: change it to jsonb, or write the events without headers",
@@ -62,6 +66,41 @@ func headersText(headers map[string]string) (string, *fault) {
 		return "", faultf("correct them", "cannot be marshalled: %v", err)
 	}
 	return string(text), nil
+}
+
+func anyHeaders(events []Event) bool {
+	return slices.ContainsFunc(events, func(e Event) bool { return len(e.Headers) > 0 })
+}
+
+// withHeaders returns the events with the given headers, and leaves the caller's events and maps as they are. A trace is told by several headers, which must not be mixed
+// with those of another one: an event that has one of them keeps its own.
+func withHeaders(events []Event, given map[string]string) []Event {
+	if len(given) == 0 {
+		return events
+	}
+	events = slices.Clone(events)
+	for i := range events {
+		if hasAny(events[i].Headers, given) {
+			continue
+		}
+		all := make(map[string]string, len(events[i].Headers)+len(given))
+		maps.Copy(all, events[i].Headers)
+		maps.Copy(all, given)
+		events[i].Headers = all
+	}
+	return events
+}
+
+// hasAny compares names as HTTP does: consumers may.
+func hasAny(headers, names map[string]string) bool {
+	for own := range headers {
+		for name := range names {
+			if strings.EqualFold(own, name) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 func checkHeaders(headers map[string]string, report func(field string, f *fault)) {

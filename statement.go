@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -19,7 +20,7 @@ func Statement(events ...Event) (sql string, args []any, err error) {
 // the parameters $1, $2, and so on; every driver takes those. Without events sql is "" and there is nothing to run.
 //
 // Only if some event has headers, the statement names the column headers; that the table has it is then up to the caller. Set [Event.ID]
-// to know the ids, or use [Writer.Prepare].
+// to know the ids, or use [Writer.Prepare]. A context's headers ([Config.ContextHeaders]) are not among them: give them to the events.
 func (w *Writer) Statement(events ...Event) (sql string, args []any, err error) {
 	p, err := w.Prepare(events...)
 	if err != nil || p.Empty() {
@@ -36,7 +37,8 @@ type Prepared struct {
 	table string
 	ask   bool
 	rows  []row
-	heads bool
+	// heads tells that headers are stored, own that they are more than the context's: those may be left out.
+	heads, own bool
 }
 
 // row is an event as the table stores it.
@@ -50,15 +52,25 @@ const columnCount = 8
 
 // Prepare fills in what the events leave out, checks everything, and returns the write. The error is an [*InvalidError].
 func (w *Writer) Prepare(events ...Event) (*Prepared, error) {
+	return w.prepare(nil, events)
+}
+
+// PrepareContext is [Writer.Prepare] with the headers that [Config.ContextHeaders] finds in the context.
+func (w *Writer) PrepareContext(ctx context.Context, events ...Event) (*Prepared, error) {
+	if w.cfg.ContextHeaders == nil || len(events) == 0 {
+		return w.prepare(nil, events)
+	}
+	return w.prepare(w.cfg.ContextHeaders(ctx), events)
+}
+
+func (w *Writer) prepare(given map[string]string, events []Event) (*Prepared, error) {
+	own := anyHeaders(events)
+	events = withHeaders(events, given)
 	rows, problems := w.rows(events)
 	if len(problems) > 0 {
 		return nil, &InvalidError{problems}
 	}
-	p := &Prepared{table: w.table, ask: w.cfg.Headers == HeadersAsk, rows: rows}
-	for i := range events {
-		p.heads = p.heads || len(events[i].Headers) > 0
-	}
-	return p, nil
+	return &Prepared{table: w.table, ask: w.cfg.Headers == HeadersAsk, rows: rows, heads: anyHeaders(events), own: own}, nil
 }
 
 // Empty tells that there are no events, so nothing is to be run.

@@ -28,7 +28,7 @@ func Write(ctx context.Context, tx Tx, events ...Event) ([]uuid.UUID, error) {
 //
 // Errors are [ErrInvalid] and [ErrNoHeadersColumn], after which the transaction goes on; after any other the caller must roll back.
 func (w *Writer) Write(ctx context.Context, tx Tx, events ...Event) ([]uuid.UUID, error) {
-	p, err := w.Prepare(events...)
+	p, err := w.PrepareContext(ctx, events...)
 	if err != nil || p.Empty() {
 		return nil, err
 	}

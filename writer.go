@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -24,6 +25,10 @@ type Config struct {
 	Topics Topics
 	// Headers says how a writer makes sure that the table has the optional column headers. Default [HeadersAsk].
 	Headers HeadersMode
+	// ContextHeaders takes headers out of the context of a write, such as the trace that it belongs to: package tracing has it for OpenTelemetry. They are
+	// added to each event, all of them or, when it has one of their names already, none. They are stored only if the table has the column headers; that it has none is no
+	// error, unless an event has headers of its own or the column is [HeadersAssumed]. With [HeadersAsk] each write that has some looks into the catalog. Default: none.
+	ContextHeaders func(context.Context) map[string]string
 	// Now gives the time for [Event.OccurredAt]. Default time.Now.
 	Now func() time.Time
 	// NewID gives the id of events that have none. Default UUIDv7, whose order keeps the unique index small and fast.

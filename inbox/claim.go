@@ -51,6 +51,7 @@ func claimedBy(returned []string) (by string, ids []string) {
 func (p *Processor[Tx]) run(ctx context.Context, tx Tx, w work[Tx]) (own, err error) {
 	given, check := guard(p.store, tx)
 	own = errExited
+	ctx, end := p.follow(ctx, w)
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
@@ -58,6 +59,7 @@ func (p *Processor[Tx]) run(ctx context.Context, tx Tx, w work[Tx]) (own, err er
 		own = w.run(ctx, given)
 	}()
 	<-over
+	end(own)
 	if ctx.Err() != nil {
 		return own, own // database/sql itself ends a transaction with its context
 	}

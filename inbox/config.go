@@ -48,6 +48,8 @@ type Config struct {
 	// Retain is how long handled events are remembered: longer than anything may be delivered again, such as the topic's retention and what waits in a dead-letter
 	// topic. Default 2160h, which is 90 days; negative: for ever.
 	Retain time.Duration
+	// Tracer, when not nil, follows each call of a handler.
+	Tracer Tracer
 	// Logger gets what an operator should know; nil discards it.
 	Logger *slog.Logger
 }

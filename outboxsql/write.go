@@ -46,7 +46,7 @@ func Write(ctx context.Context, tx Tx, events ...outbox.Event) ([]uuid.UUID, err
 // Errors are [outbox.ErrInvalid] and [outbox.ErrNoHeadersColumn], after which the transaction goes on; after any other the caller must
 // roll back.
 func (w *Writer) Write(ctx context.Context, tx Tx, events ...outbox.Event) ([]uuid.UUID, error) {
-	p, err := w.w.Prepare(events...)
+	p, err := w.w.PrepareContext(ctx, events...)
 	if err != nil || p.Empty() {
 		return nil, err
 	}
