@@ -262,3 +262,27 @@ func TestAWrongConfigurationIsRefused(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+func TestTheContextsHeadersAreStoredWhereThereIsAColumn(t *testing.T) {
+	eachDriver(t, func(t *testing.T, db *sql.DB) {
+		w, err := outboxsql.NewWriter(outbox.Config{ContextHeaders: func(context.Context) map[string]string { return map[string]string{"traceparent": "00-1"} }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tx := begin(t, db)
+		if _, err := w.Write(t.Context(), tx, confirmed()); err != nil {
+			t.Fatal(err)
+		}
+		run(t, tx, `ALTER TABLE outbox_event ADD COLUMN headers jsonb`)
+		if _, err := w.Write(t.Context(), tx, confirmed()); err != nil {
+			t.Fatal(err)
+		}
+		var got string
+		if err := tx.QueryRowContext(t.Context(), `SELECT string_agg(coalesce(headers::text, 'NULL'), ' ' ORDER BY id) FROM outbox_event`).Scan(&got); err != nil {
+			t.Fatal(err)
+		}
+		if want := `NULL {"traceparent": "00-1"}`; got != want {
+			t.Errorf("headers %s, want %s", got, want)
+		}
+	})
+}

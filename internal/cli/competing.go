@@ -9,6 +9,7 @@ import (
 	"github.com/outbox-relay/outbox/kafka"
 	"github.com/outbox-relay/outbox/postgres"
 	"github.com/outbox-relay/outbox/relay"
+	"github.com/outbox-relay/outbox/tracing"
 )
 
 // modeCompeting is the word for the relay of a migration.
@@ -32,7 +33,7 @@ func (p *part) wireCompeting(log *slog.Logger) (*sourceRelay, error) {
 	if err != nil {
 		return nil, err
 	}
-	engine, err := competing.New(source, publisher, p.competing(log))
+	engine, err := competing.New(source, tracing.Publisher(publisher, p.traces), p.competing(log))
 	if err != nil {
 		return nil, err
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/outbox-relay/outbox/internal/config"
 	"github.com/outbox-relay/outbox/internal/engine"
@@ -19,6 +20,7 @@ import (
 	"github.com/outbox-relay/outbox/migrate"
 	"github.com/outbox-relay/outbox/postgres"
 	"github.com/outbox-relay/outbox/relay"
+	"github.com/outbox-relay/outbox/tracing"
 )
 
 // relayFleet are the relays of this process, one for each source.
@@ -60,6 +62,8 @@ type part struct {
 	retention *postgres.Retention
 	// password is where the database's password was taken from.
 	password string
+	// traces makes the spans of what is published; nil when nothing is traced.
+	traces trace.TracerProvider
 }
 
 // parts makes the parts of all sources, and reports everything that is wrong with the settings together: what Load has found, and what the drivers say.
@@ -191,7 +195,7 @@ func (p *part) wire(log *slog.Logger) (*sourceRelay, error) {
 	if err != nil {
 		return nil, err
 	}
-	engine, err := relay.New(source, publisher, cfg)
+	engine, err := relay.New(source, tracing.Publisher(publisher, p.traces), cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -71,6 +71,8 @@ func (a *app) runRelay(cmd *cobra.Command) error {
 		return settingsError(cmd, err)
 	}
 	defer closePools(parts)
+	traces := a.trace(cmd.Context(), parts, log)
+	defer traces.End(cmd.Context())
 	warnOfLeased(parts)
 	warnOfOnce(parts)
 	relays := fleet.New(members(parts), fleet.Config{Once: cfg.Once})

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-const franz, pgx = "github.com/twmb/franz-go", "github.com/jackc/pgx"
+const franz, pgx, otel = "github.com/twmb/franz-go", "github.com/jackc/pgx", "go.opentelemetry.io"
 
 // layers says which packages of this module each public package may import. Siblings do not import each other: what they share lies
 // below them, and what joins them is internal/cli.
@@ -27,6 +27,7 @@ func layers() map[string][]string {
 		"postgres":   middle,
 		"migrate":    middle,
 		"web":        middle,
+		"tracing":    {"relay", "inbox"},
 		"outboxtest": {"", "outboxsql", "relay", "inbox", "postgres", "kafka"},
 
 		"relay/relaytest": {"", "relay"},
@@ -37,11 +38,14 @@ func layers() map[string][]string {
 // unreachable says what a package must not even reach through others.
 func unreachable() map[string][]string {
 	return map[string][]string{
-		"":      {franz, "net/http", "html/template", "flag"},
-		"relay": {franz, pgx, "net/http", "html/template", "flag", "database/sql", "github.com/prometheus"},
-		"inbox": {franz, "net/http", "github.com/prometheus"},
+		"":      {franz, otel, "net/http", "html/template", "flag"},
+		"relay": {franz, pgx, otel, "net/http", "html/template", "flag", "database/sql", "github.com/prometheus"},
+		"inbox": {franz, otel, "net/http", "github.com/prometheus"},
+		"kafka": {otel},
+		// Which spans are kept, and where they go, is up to the program.
+		"tracing": {franz, otel + "/otel/sdk", otel + "/otel/exporters"},
 
-		"competing": {franz, pgx, "net/http", "html/template", "flag", "database/sql"},
+		"competing": {franz, pgx, otel, "net/http", "html/template", "flag", "database/sql"},
 	}
 }
 
