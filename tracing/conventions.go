@@ -37,7 +37,7 @@ func batchSpan(events []*relay.Event) (name string, options []trace.SpanStartOpt
 		name += " " + topic
 		attributes = append(attributes, semconv.MessagingDestinationName(topic))
 	}
-	return name, []trace.SpanStartOption{trace.WithNewRoot(), trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attributes...)}
+	return name, []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(attributes...)}
 }
 
 func onlyTopic(events []*relay.Event) (topic string, only bool) {
