@@ -142,7 +142,7 @@ func TestABatchSaysHowManyOfItsEventsFailedAndNotWhatTheyHold(t *testing.T) {
 	}
 	said := map[string]string{}
 	for _, a := range got[0].Attributes {
-		said[string(a.Key)] = a.Value.Emit()
+		said[string(a.Key)] = a.Value.String()
 	}
 	want := map[string]string{
 		"messaging.system": "kafka", "messaging.operation.name": "publish", "messaging.operation.type": "send", "messaging.batch.message_count": "3",
