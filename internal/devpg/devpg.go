@@ -25,6 +25,10 @@ type Options struct {
 	Durable bool
 	// Params are configuration parameters, by name, that override the defaults of this package, such as "max_connections".
 	Params map[string]string
+	// TLS, when not nil, lets the server talk TLS; clients choose whether they do. [Server.SetTLS] changes it.
+	TLS *TLS
+	// Rules are the lines of pg_hba.conf for everybody but the superuser. Nil: whoever comes from this machine is let in without a password.
+	Rules []string
 	// Dir is the folder of the server; data that a former server left there is used again, and Cleanup leaves it. "" makes a new
 	// one that goes away with the server: under the system's temporary folder, or in memory where there is room, unless the server is durable.
 	Dir string
@@ -64,6 +68,9 @@ func Start(ctx context.Context, o Options) (*Server, error) {
 // begin makes the database cluster if there is none, and starts it on a port of its own.
 func (s *Server) begin(ctx context.Context) (err error) {
 	if err := s.initialize(ctx); err != nil {
+		return err
+	}
+	if err := s.secure(); err != nil {
 		return err
 	}
 	if s.watchdog, err = startWatchdog(s.folder); err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"runtime"
@@ -133,6 +134,13 @@ func (s *Server) arguments() []string {
 	if !s.options.Durable {
 		params["fsync"] = "off"
 		params["full_page_writes"] = "off"
+	}
+	if s.options.TLS != nil {
+		params["ssl"] = "on"
+		maps.Copy(params, tlsFiles)
+		if s.options.TLS.ClientCA == nil {
+			delete(params, "ssl_ca_file")
+		}
 	}
 	for name, value := range s.options.Params {
 		params[name] = value

@@ -17,6 +17,7 @@ func detach(*exec.Cmd, *devaccount.Account) {}
 var (
 	signalFast      = os.Interrupt
 	signalImmediate = os.Kill
+	signalReload    = os.Interrupt
 )
 
 type fileLock struct{}

@@ -21,6 +21,8 @@ func detach(cmd *exec.Cmd, a *devaccount.Account) {
 const (
 	signalFast      = syscall.SIGINT
 	signalImmediate = syscall.SIGQUIT
+	// signalReload makes the server read its files again.
+	signalReload = syscall.SIGHUP
 )
 
 // lockFile makes the file and waits until no other process holds it locked. The lock ends with this process at the latest.
