@@ -2,8 +2,6 @@ package cli
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
@@ -60,8 +58,11 @@ func suitPoolers(cc *pgx.ConnConfig) {
 	cc.RuntimeParams["datestyle"] = "ISO"
 }
 
-// insufficientPrivilege is what the server calls a right that is missing.
-const insufficientPrivilege = "42501"
+// insufficientPrivilege is what the server calls a right that is missing, unknownSetting one that it does not have.
+const (
+	insufficientPrivilege = "42501"
+	unknownSetting        = "42704"
+)
 
 const unknownTopic = "UNKNOWN_TOPIC_OR_PARTITION"
 
@@ -126,7 +127,7 @@ func refusedByServer(c *pgconn.ConnectError) (text, hint string, config bool) {
 			}
 		}
 	}
-	for _, code := range []string{"28P01", "3D000", "28000", insufficientPrivilege} {
+	for _, code := range []string{unknownSetting, "28P01", "3D000", "28000", insufficientPrivilege} {
 		if pg := refusals[code]; pg != nil {
 			return pg.Message, remedy(c.Config, pg), true
 		}
@@ -154,6 +155,12 @@ func remedy(c *pgconn.Config, pg *pgconn.PgError) string {
 		return fmt.Sprintf("create it (createdb %s), or name another one in DATABASE_URL or PGDATABASE", c.Database)
 	case pg.Code == insufficientPrivilege:
 		return fmt.Sprintf("as the owner of the database run: GRANT CONNECT ON DATABASE %s TO %s", pgx.Identifier{c.Database}.Sanitize(), pgx.Identifier{c.User}.Sanitize())
+	case pg.Code == unknownSetting:
+		return "correct its name in the connection string, or take it out: what is no setting of a connection, such as sslmode, is sent to the server"
+	case strings.Contains(pg.Message, "requires a valid client certificate"):
+		return fmt.Sprintf("name a certificate for user %s and its key by sslcert=… and sslkey=…, or PGSSLCERT and PGSSLKEY", c.User)
+	case strings.Contains(pg.Message, "certificate authentication failed"):
+		return fmt.Sprintf("use a certificate whose common name is %s, or let the server's pg_ident.conf map its name to that user", c.User)
 	case strings.Contains(pg.Message, "no encryption"):
 		return "the server wants TLS, or has no rule for this user and database in pg_hba.conf: try sslmode=require"
 	}
@@ -162,17 +169,10 @@ func remedy(c *pgconn.Config, pg *pgconn.PgError) string {
 
 func refusedByTLS(c *pgconn.ConnectError) (text, hint string, config bool) {
 	err := c.Unwrap()
-	var verify *tls.CertificateVerificationError
-	var authority x509.UnknownAuthorityError
-	var host x509.HostnameError
-	switch {
-	case errors.As(err, &host):
-		return host.Error(), "use a host name that the server's certificate has", true
-	case errors.As(err, &authority), errors.As(err, &verify):
-		return "the server's certificate cannot be verified: " + lastOf(err), "name the certificate of its authority by sslrootcert=… or PGSSLROOTCERT", true
-	case strings.Contains(err.Error(), "refused TLS"):
-		return "the server does not talk TLS", "turn TLS on there, or set sslmode=disable", true
-	case strings.Contains(err.Error(), "tls error"):
+	if trouble, found := postgres.FindTLSTrouble(err); found {
+		return trouble.Text, trouble.Remedy, trouble.Lasting
+	}
+	if strings.Contains(err.Error(), "tls error") {
 		return lastOf(err), "check sslmode and the server's TLS settings", false
 	}
 	return "", "", false

@@ -110,7 +110,7 @@ func TestAConnectionThatFailsIsSaidInOneLineWithOneRemedy(t *testing.T) {
 		},
 		"no TLS": {
 			"postgres://me@" + refusingServer(t, "28000", "never sent") + "/x?sslmode=require", exitConfig,
-			[]string{"the server does not talk TLS", "sslmode=disable"}, false,
+			[]string{"the server does not talk TLS", "sslmode=disable"}, true,
 		},
 		"nobody listens": {"postgres://me@127.0.0.1:1/x", exitFailed, []string{"PostgreSQL at 127.0.0.1:1: nothing listens there", "start the server"}, false},
 		"no such socket": {"postgres:///x?host=/nowhere&user=me", exitFailed, []string{"/nowhere (port 5432)", "nothing listens there"}, false},

@@ -142,38 +142,24 @@ func (t target) parse(env environment) (*pgxpool.Config, error) {
 	}
 	cfg, err := pgxpool.ParseConfig(t.url)
 	if err != nil {
-		return nil, t.unparsable(err)
+		return nil, t.unparsable(env, err)
+	}
+	if err := t.checkKey(env, cfg.ConnConfig); err != nil {
+		return nil, err
 	}
 	if t.password != "" {
 		cfg.ConnConfig.Password = string(t.password)
 	}
-	if t.rotating != nil {
-		cfg.BeforeConnect = func(_ context.Context, cc *pgx.ConnConfig) error {
-			cc.Password = string(t.rotating())
-			return nil
-		}
-	}
+	cfg.BeforeConnect = t.prepare
 	return cfg, nil
 }
 
-// attempted is how the driver puts the cause behind what it was about to do.
-var attempted = regexp.MustCompile(`^failed to [^(]*\((.*)\)$`)
-
-// unparsable leaves out the connection string, which the driver repeats: it finds a password there in most forms, not in all.
-func (t target) unparsable(err error) error {
-	name, reason := t.urlName, err.Error()
-	if t.url == "" {
-		name = "PG* variables"
+// prepare reads again, for each connection, what may have been rotated.
+func (t target) prepare(ctx context.Context, cc *pgx.ConnConfig) error {
+	if t.rotating != nil {
+		cc.Password = string(t.rotating())
 	}
-	if end := strings.LastIndex(reason, "`: "); end >= 0 {
-		reason = reason[end+len("`: "):]
-	}
-	// What the driver was about to do, and which function of its language failed, is nobody's business here.
-	if inner := attempted.FindStringSubmatch(reason); inner != nil {
-		reason = inner[1]
-	}
-	reason = strings.ReplaceAll(reason, "strconv.ParseInt: parsing ", "")
-	return config.Wrong(t.typed, fmt.Errorf("%s: %s; want postgres://user@host:5432/database", name, reason))
+	return postgres.RereadRoots(t.url)(ctx, cc)
 }
 
 func (t target) checkURL() error {
