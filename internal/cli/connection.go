@@ -38,7 +38,11 @@ func explain(err error) error {
 	case errors.As(err, &publish) && publish.Code == unknownTopic && !strings.Contains(err.Error(), "--create-topics"):
 		return hinted(err, "with --create-topics the relay makes missing topics itself")
 	}
-	if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == insufficientPrivilege && operate.CodeOf(err) != operate.CodeForbidden {
+	pg, ok := errors.AsType[*pgconn.PgError](err)
+	if ok && pg.Code == readOnly {
+		return &explainedError{hinted(fmt.Errorf("the database is read-only: %s", pg.Message), readOnlyRemedy).Error(), err}
+	}
+	if ok && pg.Code == insufficientPrivilege && operate.CodeOf(err) != operate.CodeForbidden {
 		return &configError{&operate.Error{Code: operate.CodeForbidden, Text: hinted(err, "outbox doctor says which rights the role lacks, and what gives them").Error()}}
 	}
 	if trouble, found := postgres.FindPoolerTrouble(err); found && !strings.Contains(err.Error(), trouble.Remedy) {
@@ -58,11 +62,15 @@ func suitPoolers(cc *pgx.ConnConfig) {
 	cc.RuntimeParams["datestyle"] = "ISO"
 }
 
-// insufficientPrivilege is what the server calls a right that is missing, unknownSetting one that it does not have.
+// The server's codes of a right that is missing, of a setting that it does not have, and of a change where none is allowed.
 const (
 	insufficientPrivilege = "42501"
 	unknownSetting        = "42704"
+	readOnly              = "25006"
 )
+
+// readOnlyRemedy is no matter of configuration alone: during a failover the same is said, and waiting mends it.
+const readOnlyRemedy = "connect to the primary (target_session_attrs=read-write chooses it); or default_transaction_read_only is on for the database or the role"
 
 const unknownTopic = "UNKNOWN_TOPIC_OR_PARTITION"
 

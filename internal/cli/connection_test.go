@@ -113,6 +113,10 @@ func TestAConnectionThatFailsIsSaidInOneLineWithOneRemedy(t *testing.T) {
 			[]string{"the server does not talk TLS", "sslmode=disable"}, true,
 		},
 		"nobody listens": {"postgres://me@127.0.0.1:1/x", exitFailed, []string{"PostgreSQL at 127.0.0.1:1: nothing listens there", "start the server"}, false},
+		"no such host": {
+			"postgres://me:secret@" + strings.Repeat("a", 64) + ".example/x", exitFailed,
+			[]string{"there is no host " + strings.Repeat("a", 64), "correct the host"}, false,
+		},
 		"no such socket": {"postgres:///x?host=/nowhere&user=me", exitFailed, []string{"/nowhere (port 5432)", "nothing listens there"}, false},
 	} {
 		commands := [][]string{{"status"}, {"keys", "list"}, {"migrate", "up"}, {"migrate", "status"}, {"demo"}}
@@ -243,5 +247,19 @@ func TestTheLogSaysAFailedConnectionInOneLine(t *testing.T) {
 	a.logger(&out, slog.LevelInfo).Warn("relay interrupted", "error", fmt.Errorf("open source: %w", cause))
 	if want := `"error":"PostgreSQL at 127.0.0.1:1: nothing listens there; start the server`; !strings.Contains(out.String(), want) {
 		t.Errorf("got %s, want %s", &out, want)
+	}
+}
+
+// A standby, or a server in a failover, says so: a relay that starts waits for it.
+func TestADatabaseThatIsReadOnlyIsSaidWithItsRemedy(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	environ := []string{"DATABASE_URL=" + db.URL + "&default_transaction_read_only=on", "KAFKA_BROKERS=" + newCluster(t).ListenAddrs()[0]}
+	for _, command := range []string{"pause topic x", "events skip 1 --reason x", "lanes set 4 --yes", "keys unpark --topic x --key y", "jobs cancel 1", "relay --start-timeout 1s"} {
+		code, said := outcome(t, environ, strings.Fields(command)...)
+		said = withoutLog(said)
+		if code != exitFailed || !strings.Contains(said, "read-only") || !strings.Contains(said, "connect to the primary") || strings.Count(said, "\n") > 2 {
+			t.Errorf("outbox %s ended with %d and %q", command, code, said)
+		}
 	}
 }
