@@ -189,3 +189,39 @@ func TestRolesOfAnyNameAreQuoted(t *testing.T) {
 		t.Error("an empty role was accepted")
 	}
 }
+
+func TestAViewerReadsEveryTableAndChangesNone(t *testing.T) {
+	t.Parallel()
+	config := migrate.Config{Table: `"Order-Svc"."it's $do$"`}
+	c, r := asRole(t, config, "SELECT 1", migrate.GrantsViewer)
+	table := r.Table.SQL()
+	unread := scan[[]string](t, c, `SELECT array(SELECT tablename::text FROM pg_tables WHERE schemaname = 'outbox' AND NOT has_table_privilege(schemaname || '.' || tablename, 'SELECT'))`)
+	if len(unread) > 0 {
+		t.Errorf("it cannot read %q", unread)
+	}
+	changed := scan[[]string](t, c, `SELECT array(SELECT tablename::text FROM pg_tables WHERE schemaname = 'outbox' AND has_table_privilege(schemaname || '.' || tablename, 'INSERT, UPDATE, DELETE, TRUNCATE'))`)
+	if len(changed) > 0 {
+		t.Errorf("it can change %q", changed)
+	}
+	allowed(t, c, "SELECT payload FROM "+table)
+	forbidden(t, c, insertInto(r), "UPDATE "+table+" SET published_at = now()", "DELETE FROM "+table)
+}
+
+func TestAnOwnerMigratesADatabaseThatIsNotItsOwn(t *testing.T) {
+	t.Parallel()
+	for _, table := range []string{"public.outbox_event", `"Order-Svc"."it's $do$"`} {
+		config := migrate.Config{Table: table}
+		db := pgtest.New(t, pgtest.Empty)
+		admin := db.Conn(t)
+		role := makeRole(t, db, admin)
+		if _, err := migrate.Up(t.Context(), connectAs(t, db, role), config); err == nil {
+			t.Errorf("%s: it migrates without the rights", table)
+		}
+		sql, err := migrate.GrantsOwner(config, role)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustExec(t, admin, sql)
+		mustUp(t, connectAs(t, db, role), config)
+	}
+}

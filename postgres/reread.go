@@ -15,13 +15,12 @@ import (
 // connString is what the pool was made from. The function is of no effect where no sslrootcert is named; it may be called from any goroutine.
 func RereadRoots(connString string) func(context.Context, *pgx.ConnConfig) error {
 	return func(_ context.Context, cc *pgx.ConnConfig) error {
-		fresh, err := pgconn.ParseConfig(connString)
-		if err != nil || len(fresh.Fallbacks) != len(cc.Fallbacks) {
-			return nil
-		}
-		takeRoots(cc.TLSConfig, fresh.TLSConfig)
-		for i, f := range fresh.Fallbacks {
-			takeRoots(cc.Fallbacks[i].TLSConfig, f.TLSConfig)
+		// What cannot be parsed now could be when the pool was made.
+		if fresh, err := pgconn.ParseConfig(connString); err == nil && len(fresh.Fallbacks) == len(cc.Fallbacks) {
+			takeRoots(cc.TLSConfig, fresh.TLSConfig)
+			for i, f := range fresh.Fallbacks {
+				takeRoots(cc.Fallbacks[i].TLSConfig, f.TLSConfig)
+			}
 		}
 		return nil
 	}
@@ -33,5 +32,6 @@ func takeRoots(to, from *tls.Config) {
 	if to == nil || from == nil || from.RootCAs == nil {
 		return
 	}
-	to.RootCAs, to.ClientCAs, to.VerifyPeerCertificate = from.RootCAs, from.ClientCAs, from.VerifyPeerCertificate
+	to.RootCAs, to.ClientCAs = from.RootCAs, from.ClientCAs
+	to.VerifyPeerCertificate = from.VerifyPeerCertificate //nolint:gosec // the driver resumes no sessions, which would not be verified anew
 }

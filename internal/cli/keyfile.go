@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 
@@ -19,10 +20,13 @@ func (t target) checkKey(env environment, cc *pgx.ConnConfig) error {
 	if path == "" && env["HOME"] != "" {
 		path = filepath.Join(env["HOME"], ".postgresql", "postgresql.key")
 	}
-	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() || !isExposed(info) {
-		// A file that is named and cannot be read, the driver has refused before.
-		return nil
+	// A file that is named and cannot be read, the driver has refused before.
+	if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() && isExposed(info) {
+		return exposedKey(t.typed, path, info)
 	}
-	return config.Wrong(t.typed, fmt.Errorf("sslkey: %s can be read by others (mode %04o): chmod 600 it; one that root owns may be 640, such as a secret of Kubernetes with defaultMode: 0440", path, info.Mode().Perm()))
+	return nil
+}
+
+func exposedKey(typed bool, path string, info fs.FileInfo) error {
+	return config.Wrong(typed, fmt.Errorf("sslkey: %s can be read by others (mode %04o): chmod 600 it; one that root owns may be 640, such as a secret of Kubernetes with defaultMode: 0440", path, info.Mode().Perm()))
 }

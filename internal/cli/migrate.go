@@ -210,57 +210,6 @@ func upCommand(t migrate.Table) string {
 	return "outbox migrate up --table " + advice.Word(t.String())
 }
 
-func (a *app) migrateGrants() *cobra.Command {
-	f := &migrateFlags{}
-	var writer, operator, consumer bool
-	cmd := &cobra.Command{
-		Use:   "grants",
-		Short: "Print the least rights of a role: relay, operator, writer or consumer",
-		Long: `grants prints SQL and changes nothing: give it to psql as the owner of the table.
-psql does not read DATABASE_URL by itself.`,
-		Example: `  outbox migrate grants --role relay | psql "$DATABASE_URL" -1 -v ON_ERROR_STOP=1
-  outbox migrate grants --role relay --delete --restore
-  outbox migrate grants --role shop --writer
-  outbox migrate grants --role billing --consumer
-  outbox migrate grants --role anna --operator --delete --restore`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.role == "" {
-				return &usageError{fmt.Errorf("--role is needed; see %s --help", cmd.CommandPath())}
-			}
-			if _, err := migrate.ParseTable(f.table); err != nil {
-				return a.badFlag(cmd, "table", ": %w", err)
-			}
-			f.cfg.Table = f.table
-			if writer && operator || writer && consumer || operator && consumer {
-				return &usageError{fmt.Errorf("--writer, --operator and --consumer exclude each other; see %s --help", cmd.CommandPath())}
-			}
-			grants := migrate.Grants
-			switch {
-			case writer:
-				grants = migrate.GrantsWriter
-			case operator:
-				grants = migrate.GrantsOperator
-			case consumer:
-				grants = migrate.GrantsConsumer
-			}
-			sql, err := grants(f.cfg, f.role)
-			if err != nil {
-				return a.badFlag(cmd, "role", ": %w", err)
-			}
-			_, err = fmt.Fprint(a.stdout, sql)
-			return err
-		},
-	}
-	f.tableFlag(cmd)
-	cmd.Flags().StringVar(&f.role, "role", "", "the role's `name`")
-	cmd.Flags().BoolVar(&f.cfg.Delete, "delete", false, "with the right to delete rows: for --settle delete, and to skip events")
-	cmd.Flags().BoolVar(&f.cfg.Restore, "restore", false, "with the right to put dead events back: for events restore, which the relay carries out, or the command when none is alive")
-	cmd.Flags().BoolVar(&operator, "operator", false, "the rights of a person who runs the other commands instead")
-	cmd.Flags().BoolVar(&writer, "writer", false, "the rights of a service that writes events instead")
-	cmd.Flags().BoolVar(&consumer, "consumer", false, "the rights of a service that handles events instead")
-	return cmd
-}
-
 // withConn lends a connection of its own to f.
 func (a *app) withConn(cmd *cobra.Command, db *database, f func(*pgx.Conn) error) error {
 	pool, err := db.pool(cmd.Context(), a, cmd)
