@@ -10,9 +10,10 @@ import (
 	"github.com/outbox-relay/outbox/relay"
 )
 
-// lookSQL reads no more than the lanes, the relays, what is paused, and the index request_open: an idle relay asks it several times a second.
+// lookSQL reads no more than the lanes, the relays, what is paused, the migrations, and the index request_open: an idle relay asks it several times a second.
 // A newcomer that has not reported for two seconds is gone: relays that wait report at each look.
-const lookSQL = `
+func lookSQL() string {
+	return `
 WITH other AS MATERIALIZED (
     SELECT owner, standing, seen_at, proved_at,
            EXISTS (SELECT FROM outbox.lane l WHERE l.source = $1 AND l.owner = r.owner AND l.expires_at > clock_timestamp()) AS works
@@ -25,21 +26,26 @@ SELECT (SELECT count(*) FROM other WHERE standing = 2) + 1,
        (SELECT count(*) FROM outbox.lane WHERE source = $1 AND (owner IS NULL OR expires_at <= clock_timestamp())),
        EXISTS (SELECT FROM outbox.request WHERE source = $1 AND done_at IS NULL),
        coalesce(h.owner, '00000000-0000-0000-0000-000000000000'), coalesce(r.name, ''), coalesce(r.version, ''),
-       coalesce(greatest(0, extract(epoch FROM h.expires_at - clock_timestamp()) * 1000000), 0)::bigint, ` + pausesNameSQL + `
+       coalesce(greatest(0, extract(epoch FROM h.expires_at - clock_timestamp()) * 1000000), 0)::bigint, ` + pausesNameSQL + `, ` + outgrownSQL() + `
 FROM (SELECT) one
 LEFT JOIN LATERAL (
     SELECT owner, expires_at FROM outbox.lane WHERE source = $1 AND owner <> $2 AND expires_at > clock_timestamp()
     ORDER BY expires_at DESC LIMIT 1) h ON true
 LEFT JOIN outbox.relay r ON r.source = $1 AND r.owner = h.owner`
+}
 
-// Look implements [relay.Leases].
+// Look implements [relay.Leases]. It refuses a schema that has outgrown this program since it was opened.
 func (l *leases) Look(ctx context.Context, owner relay.Owner) (relay.View, error) {
 	var v relay.View
 	var proved, us int64
+	var outgrown *string
 	err := l.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, lookSQL, l.row.id, owner.ID).
-			Scan(&v.Relays, &v.Newcomer, &proved, &v.Free, &v.Requests, &v.Holder.ID, &v.Holder.Name, &v.Holder.Version, &us, &v.Pauses)
+		return conn.QueryRow(ctx, lookSQL(), l.row.id, owner.ID).
+			Scan(&v.Relays, &v.Newcomer, &proved, &v.Free, &v.Requests, &v.Holder.ID, &v.Holder.Name, &v.Holder.Version, &us, &v.Pauses, &outgrown)
 	})
+	if err == nil {
+		err = refuseOutgrown(outgrown)
+	}
 	if err != nil {
 		return relay.View{}, fmt.Errorf("look at the lanes of %s: %w", l.row.table, err)
 	}

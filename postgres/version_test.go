@@ -71,5 +71,7 @@ func TestARelayThatIsOutgrownWhileItWorksClaimsNothing(t *testing.T) {
 	want := schema.Outgrown("900_future").Error()
 	_, err = s.Claim(t.Context(), c.Owner, ttl, c)
 	refusedAs(t, "claim", err, want)
+	_, err = s.Look(t.Context(), c.Owner)
+	refusedAs(t, "look", err, want)
 	refusedAs(t, "register", competing.Register(t.Context(), owner("b"), ttl), want)
 }

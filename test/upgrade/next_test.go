@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/outbox-relay/outbox/internal/await"
 )
 
 // Migrations of a program to come: one as all of ours are, and one that today's program cannot live with.
@@ -54,6 +56,19 @@ func TestTodaysRelaysWorkOnTheNextSchemaUntilOneBreaks(t *testing.T) {
 	if stdout, _, code = s.run(t, today, "migrate", "status"); code != 0 || !strings.Contains(stdout, "ready     public.outbox_event") {
 		t.Errorf("today's migrate status on the next schema: %d\n%s", code, stdout)
 	}
+
+	// Somebody has applied by hand what breaks, with the relay at work.
+	mark := func(breaks bool) {
+		scan[int](t, s, "UPDATE outbox.migration SET breaks = $2 WHERE version = $1 RETURNING version", is+1, breaks)
+	}
+	mark(true)
+	await.Until(t, "the relay says that it is outgrown", func() bool { return second.log.Says("the schema outbox has outgrown this program: it was migrated to " + widened) })
+	await.Until(t, "nobody has a lane", func() bool {
+		return !scan[bool](t, s, "SELECT EXISTS (SELECT FROM outbox.lane WHERE expires_at > clock_timestamp())")
+	})
+	mark(false)
+	s.awaitOwners(t, "second")
+	s.awaitFlow(t)
 
 	second.stop()
 	if stdout, stderr, code = s.run(t, then, "migrate", "up"); code != 0 || s.version(t) != is+2 {
