@@ -62,7 +62,9 @@ func TestTodaysRelaysWorkOnTheNextSchemaUntilOneBreaks(t *testing.T) {
 		scan[int](t, s, "UPDATE outbox.migration SET breaks = $2 WHERE version = $1 RETURNING version", is+1, breaks)
 	}
 	mark(true)
-	await.Until(t, "the relay says that it is outgrown", func() bool { return second.log.Says("the schema outbox has outgrown this program: it was migrated to " + widened) })
+	await.Until(t, "the relay says that it is outgrown", func() bool {
+		return second.log.Says("the schema outbox has outgrown this program: it was migrated to " + widened)
+	})
 	await.Until(t, "nobody has a lane", func() bool {
 		return !scan[bool](t, s, "SELECT EXISTS (SELECT FROM outbox.lane WHERE expires_at > clock_timestamp())")
 	})
