@@ -45,6 +45,8 @@ type CheckupConfig struct {
 	DeadRows int64
 	// ClockDistance is how far the clocks of this machine and of the database may be apart. Default: 5 s.
 	ClockDistance time.Duration
+	// SlotLog is how much of the server's log a replication slot that is read from may keep, in bytes. Default: 1 GiB.
+	SlotLog int64
 	// Now is this machine's clock. Default: time.Now.
 	Now func() time.Time
 }
@@ -62,6 +64,9 @@ func (c CheckupConfig) withDefaults() CheckupConfig {
 	if c.ClockDistance == 0 {
 		c.ClockDistance = 5 * time.Second
 	}
+	if c.SlotLog == 0 {
+		c.SlotLog = 1 << 30
+	}
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -69,7 +74,7 @@ func (c CheckupConfig) withDefaults() CheckupConfig {
 }
 
 // Checkups are the looks at what [ReadVital] and the migration's own checks leave out: settings of the server, rights that are too large, who keeps
-// transactions open, the table's dead rows, its triggers and event ids, and the relays' leases. Each takes a connection of the pool for one short transaction.
+// the server's log or transactions open, the table's dead rows, its triggers and event ids, and the relays' leases. Each takes a connection of the pool for one short transaction.
 func Checkups(pool *pgxpool.Pool, table string, cfg CheckupConfig) ([]Checkup, error) {
 	name, err := parseTable(table)
 	if err != nil {
@@ -79,6 +84,7 @@ func Checkups(pool *pgxpool.Pool, table string, cfg CheckupConfig) ([]Checkup, e
 	return []Checkup{
 		c.check("the server's version is supported", false, c.version),
 		c.check("the clocks of this machine and of the database agree", false, c.clock),
+		c.check("no replication slot keeps the server's log for long", false, c.slots),
 		c.check("a commit is on disk when it is confirmed", true, c.synchronousCommit),
 		c.check("no role may do more than it needs", true, c.excess),
 		c.check("the source was made in this database", true, c.copied),
