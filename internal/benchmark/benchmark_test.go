@@ -168,3 +168,21 @@ func TestWhatCannotBeRemovedIsNamed(t *testing.T) {
 		t.Errorf("left: %q", left)
 	}
 }
+
+// A migration is the owner's affair.
+func TestASchemaOutboxOfAnotherVersionIsNotTouched(t *testing.T) {
+	t.Parallel()
+	for change, want := range map[string]string{
+		"DELETE FROM outbox.migration WHERE version > 10":                                           "run outbox migrate up",
+		"INSERT INTO outbox.migration (version, name, checksum) VALUES (9999, 'of the future', '')": "newer than this program",
+	} {
+		w := newWorld(t)
+		w.db.Exec(t, change)
+		_, err := w.bench(t, w.config()).Plan(t.Context())
+		if err == nil {
+			t.Errorf("%s: no error", change)
+			continue
+		}
+		contains(t, err.Error(), want)
+	}
+}

@@ -35,8 +35,11 @@ type Drain struct {
 	Cores      int     `json:"cores"`
 }
 
-// backlogChunk is how many events one transaction of the backlog has.
-const backlogChunk = 10_000
+// What one transaction of the backlog has at most: so many events, and so many bytes of payloads.
+const (
+	chunkEvents = 10_000
+	chunkBytes  = 20_000_000
+)
 
 // fill writes the backlog, on the server alone.
 func (b *Bench) fill(ctx context.Context) error {
@@ -50,8 +53,9 @@ SELECT (lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000)::bigint), 12,
     'Bench', i::text, $1, jsonb_build_object('n', i, 'note', left(note, $2::integer)), $3, 'key-' || (i % $4::bigint)
 FROM (SELECT i, md5(random()::text) AS r, (SELECT string_agg(md5(i::text || ':' || j::text), '') FROM generate_series(0, $2::integer / 32) j) AS note
     FROM generate_series($5::bigint, $6::bigint) i) s`
-	for from := 1; from <= b.cfg.Events; from += backlogChunk {
-		to := min(b.cfg.Events, from+backlogChunk-1)
+	chunk := min(chunkEvents, chunkBytes/b.cfg.Size)
+	for from := 1; from <= b.cfg.Events; from += chunk {
+		to := min(b.cfg.Events, from+chunk-1)
 		if _, err := b.cfg.Pool.Exec(ctx, insert, eventType, b.padding(), b.plan.Topic, b.cfg.Keys, from, to); err != nil {
 			return fmt.Errorf("write the backlog: %w", err)
 		}

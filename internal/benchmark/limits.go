@@ -34,7 +34,7 @@ func ofDrain(r Report) Limit {
 	case d.InFlight >= fullInFlight, d.Settling >= d.Reading && d.Settling >= 0.5:
 		l.By, l.Text = "settle", fmt.Sprintf("settling, in the database: such a statement was under way for %.0f %% of the time, %.1f ms each; --settle delete may be quicker", 100*d.Settling, d.Settle)
 	case d.Reading >= 0.5:
-		l.By, l.Text = "read", fmt.Sprintf("reading, in the database: such a statement was under way for %.0f %% of the time, %.1f ms each; a larger --batch-size may help", 100*d.Reading, d.Read)
+		l.By, l.Text = "read", fmt.Sprintf("reading, in the database: such a statement was under way for %.0f %% of the time, %.1f ms each; a larger --batch-size may help, or for large events --max-in-flight-bytes", 100*d.Reading, d.Read)
 	default:
 		l.By, l.Text = "nothing", fmt.Sprintf("nothing that is exhausted: reading took %.0f %% of the time, settling %.0f %%, an event was with Kafka for %.1f ms in the mean", 100*d.Reading, 100*d.Settling, d.Publish)
 	}

@@ -63,7 +63,7 @@ func (b *Bench) Plan(ctx context.Context) (Plan, error) {
 	p := Plan{Schema: name, Topic: topicOf(name), Events: b.cfg.Events + b.cfg.Rate*int((b.cfg.Duration+opening).Seconds())}
 	// A row is its payload as jsonb, and some 450 bytes with its columns and its entries in three indexes; settling by marking writes it again.
 	p.Bytes = int64(p.Events) * int64(2*b.cfg.Size+900)
-	p.Seconds = int(b.cfg.Duration.Seconds()) + 10 + b.cfg.Events/20_000
+	p.Seconds = int(b.cfg.Duration.Seconds()) + 10 + b.cfg.Events/20_000 + int(p.Bytes/50_000_000)
 	if spec := b.cfg.Kafka.CreateTopics; spec != nil {
 		p.Partitions, p.Replication = spec.Partitions, spec.Replication
 	}
@@ -131,7 +131,8 @@ func (b *Bench) checkState(ctx context.Context, f facts) error {
 	case status.Schema != nil:
 		return status.Schema
 	case len(status.Pending) > 0:
-		return fmt.Errorf("the schema outbox lacks %d migrations of this program, and the bench changes nothing of yours: run outbox migrate up, or use another database on the same server", len(status.Pending))
+		return fmt.Errorf("the schema outbox lacks migrations of this program (%d, the first is %s), and the bench changes nothing of yours: run outbox migrate up, or use another database on the same server",
+			len(status.Pending), status.Pending[0])
 	}
 	return nil
 }
