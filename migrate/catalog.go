@@ -17,6 +17,7 @@ type facts struct {
 	persistence string // relpersistence: p is permanent
 	isPartition bool
 	rowSecurity bool
+	size        string // about all its bytes, such as 12 GB; "" when the server has not counted them
 	columns     map[string]columnFacts
 	order       []string // the columns' names in their order
 	partitionBy []string // the columns of the partition key; none for an ordinary table
@@ -37,7 +38,7 @@ type columnFacts struct {
 type sequenceFacts struct {
 	schema, name     string
 	increment, cache int64
-	max              int64
+	max, start       int64
 	cycle            bool
 	owned            bool
 }
@@ -62,9 +63,12 @@ var errNoRelation = errors.New("no such relation")
 
 func readFacts(ctx context.Context, q Querier, t Table) (*facts, error) {
 	f := &facts{table: t, columns: map[string]columnFacts{}}
-	err := q.QueryRow(ctx, `SELECT c.oid, c.relkind::text, c.relpersistence::text, c.relispartition, c.relrowsecurity
+	err := q.QueryRow(ctx, `SELECT c.oid, c.relkind::text, c.relpersistence::text, c.relispartition, c.relrowsecurity,
+			coalesce((SELECT pg_size_pretty(nullif(sum(p.relpages::bigint), 0) * current_setting('block_size')::bigint) FROM pg_class t JOIN pg_class p
+				ON p.oid IN (t.oid, t.reltoastrelid) OR p.oid IN (SELECT indexrelid FROM pg_index WHERE indrelid = t.oid)
+				WHERE t.relkind = 'r' AND (t.oid = c.oid OR t.oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = c.oid))), '')
 		FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = $1 AND c.relname = $2`,
-		pgx.QueryExecModeExec, t.Schema, t.Name).Scan(&f.oid, &f.kind, &f.persistence, &f.isPartition, &f.rowSecurity)
+		pgx.QueryExecModeExec, t.Schema, t.Name).Scan(&f.oid, &f.kind, &f.persistence, &f.isPartition, &f.rowSecurity, &f.size)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return f, errNoRelation
 	}
@@ -128,11 +132,11 @@ const sequenceOf = `SELECT s.seqrelid, bool_or(d.deptype IN ('a', 'i')) AS owned
 
 func (f *facts) readSequence(ctx context.Context, q Querier) error {
 	var s sequenceFacts
-	err := q.QueryRow(ctx, `SELECT n.nspname, c.relname, s.seqincrement, s.seqcache, s.seqmax, s.seqcycle, o.owned
+	err := q.QueryRow(ctx, `SELECT n.nspname, c.relname, s.seqincrement, s.seqcache, s.seqmax, s.seqstart, s.seqcycle, o.owned
 		FROM (`+fmt.Sprintf(sequenceOf, "$1")+`) o JOIN pg_sequence s USING (seqrelid)
 		JOIN pg_class c ON c.oid = s.seqrelid JOIN pg_namespace n ON n.oid = c.relnamespace
 		ORDER BY o.rank LIMIT 1`, pgx.QueryExecModeExec, f.oid).
-		Scan(&s.schema, &s.name, &s.increment, &s.cache, &s.max, &s.cycle, &s.owned)
+		Scan(&s.schema, &s.name, &s.increment, &s.cache, &s.max, &s.start, &s.cycle, &s.owned)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}

@@ -76,7 +76,8 @@ func (f *facts) checkStorage() (ds []Difference) {
 	switch f.persistence {
 	case "u":
 		ds = append(ds, Difference{Severity: Error, Code: "not-durable",
-			Text: "the table is UNLOGGED: a crash of the server empties it, and the events are lost", Mend: f.alter("SET LOGGED")})
+			Text: "the table is UNLOGGED: a crash of the server empties it, and the events are lost"}.
+			carefully(gently(f.alter("SET LOGGED")), f.rewrites()))
 	case "t":
 		ds = append(ds, Difference{Severity: Error, Code: "not-durable", Text: "the table is temporary: no other session sees its events"})
 	}
@@ -86,8 +87,9 @@ func (f *facts) checkStorage() (ds []Difference) {
 	}
 	if f.rowSecurity {
 		ds = append(ds, Difference{Severity: Warning, Code: "row-security",
-			Text: "row-level security is on: events that its policies hide from the relay's role are not published",
-			Mend: f.alter("DISABLE ROW LEVEL SECURITY")})
+			Text: "row-level security is on: events that its policies hide from the relay's role are not published"}.
+			carefully(gently(f.alter("DISABLE ROW LEVEL SECURITY")),
+				"Whoever may read the table reads all of its rows then. A superuser can exempt the relay's role alone instead: ALTER ROLE … BYPASSRLS."))
 	}
 	return ds
 }

@@ -42,15 +42,28 @@ func (f *facts) checkColumns() (ds []Difference) {
 	for _, r := range rules() {
 		c, ok := f.columns[r.name]
 		if !ok {
-			ds = append(ds, Difference{Severity: Error, Code: "column-missing", Column: r.name,
-				Text: fmt.Sprintf("column %s is missing; where the table has rows, add a DEFAULT for them", r.name),
-				Mend: f.alter("ADD COLUMN %s %s", r.name, r.added)})
+			ds = append(ds, f.missingColumn(r))
 			continue
 		}
 		ds = append(ds, f.checkType(r, c)...)
 		ds = append(ds, f.checkNull(r, c)...)
 	}
 	return append(ds, f.checkDefaults()...)
+}
+
+func (f *facts) missingColumn(r rule) Difference {
+	d := Difference{Severity: Error, Code: "column-missing", Column: r.name,
+		Text: fmt.Sprintf("column %s is missing; where the table has rows, add a DEFAULT for them", r.name)}
+	warning := "Fails where the table has rows, and then wants values for them; writers that do not know the column fail from then on."
+	switch r.name {
+	case "published_at":
+		warning = "Every row that is there counts as unpublished then, and is published: where it has been before, UPDATE it in the same transaction."
+	case "id":
+		warning = "Numbers the rows that are there in the order in which they lie, which need not be that of their writing. " + f.rewrites()
+	case "created_at":
+		warning = "Gives the rows that are there the time of this statement."
+	}
+	return d.carefully(gently(f.alter("ADD COLUMN %s %s", r.name, r.added)), warning)
 }
 
 func (f *facts) checkType(r rule, c columnFacts) []Difference {
@@ -63,22 +76,25 @@ func (f *facts) checkType(r rule, c columnFacts) []Difference {
 	case base == r.typ:
 		return nil
 	case works:
-		return []Difference{{Severity: Warning, Code: "column-type", Column: r.name,
-			Text: fmt.Sprintf("column %s is %s, not %s: %s", r.name, c.shown, r.typ, drawback), Mend: f.retype(r, base)}}
+		return []Difference{f.retype(Difference{Severity: Warning, Code: "column-type", Column: r.name,
+			Text: fmt.Sprintf("column %s is %s, not %s: %s", r.name, c.shown, r.typ, drawback)}, r, base)}
 	}
-	return []Difference{{Severity: Error, Code: "column-type", Column: r.name,
-		Text: fmt.Sprintf("column %s is %s, not %s", r.name, c.shown, r.typ), Mend: f.retype(r, base)}}
+	return []Difference{f.retype(Difference{Severity: Error, Code: "column-type", Column: r.name,
+		Text: fmt.Sprintf("column %s is %s, not %s", r.name, c.shown, r.typ)}, r, base)}
 }
 
-func (f *facts) retype(r rule, from string) string {
-	if from == "timestamp without time zone" {
-		return f.alter("ALTER COLUMN %[1]s TYPE %[2]s USING %[1]s AT TIME ZONE 'UTC'", r.name, r.typ)
+// retype adds what gives the column its type. PostgreSQL takes over the rows as they are for one pair of types alone.
+func (f *facts) retype(d Difference, r rule, from string) Difference {
+	mend := gently(f.alter("ALTER COLUMN %[1]s TYPE %[2]s USING %[1]s::%[2]s", r.name, r.typ))
+	switch {
+	case from == "timestamp without time zone":
+		mend = gently(f.alter("ALTER COLUMN %[1]s TYPE %[2]s USING %[1]s AT TIME ZONE 'UTC'", r.name, r.typ))
+		return d.carefully(mend, f.rewrites(), "It takes the times for UTC: where writers have written those of another zone, name that.")
+	case from == "character varying" && r.typ == "text":
+		d.Mend = mend
+		return d
 	}
-	mend := f.alter("ALTER COLUMN %[1]s TYPE %[2]s USING %[1]s::%[2]s", r.name, r.typ)
-	if r.name == "id" {
-		mend = comment("Writes the whole table anew, and nobody reads or writes it meanwhile.") + "\n" + mend
-	}
-	return mend
+	return d.carefully(mend, f.rewrites())
 }
 
 func (f *facts) checkNull(r rule, c columnFacts) []Difference {
@@ -87,14 +103,15 @@ func (f *facts) checkNull(r rule, c columnFacts) []Difference {
 			return nil
 		}
 		return []Difference{{Severity: Error, Code: "published-at-required", Column: r.name,
-			Text: "column published_at is NOT NULL: no event can be unpublished", Mend: f.alter("ALTER COLUMN published_at DROP NOT NULL")}}
+			Text: "column published_at is NOT NULL: no event can be unpublished", Mend: gently(f.alter("ALTER COLUMN published_at DROP NOT NULL"))}}
 	}
 	if c.notNull {
 		return nil
 	}
-	return []Difference{{Severity: Warning, Code: "column-nullable", Column: r.name,
-		Text: fmt.Sprintf("column %s may be NULL: an event without it cannot be published and stops its key", r.name),
-		Mend: f.alter("ALTER COLUMN %s SET NOT NULL", r.name)}}
+	return []Difference{Difference{Severity: Warning, Code: "column-nullable", Column: r.name,
+		Text: fmt.Sprintf("column %s may be NULL: an event without it cannot be published and stops its key", r.name)}.
+		carefully(gently(f.alter("ALTER COLUMN %s SET NOT NULL", r.name)),
+			"The business transaction of a writer that leaves it out fails from then on. "+f.reads("nobody reads or writes it"))}
 }
 
 // checkDefaults looks at the two columns whose default matters.
@@ -103,14 +120,15 @@ func (f *facts) checkDefaults() (ds []Difference) {
 		d := Difference{Severity: Error, Code: "published-at-default", Column: "published_at",
 			Text: fmt.Sprintf("column published_at has the default %s: events count as published when they are written", c.def)}
 		if c.generated == "" {
-			d.Mend = f.alter("ALTER COLUMN published_at DROP DEFAULT")
+			// Without the default a column that is NOT NULL would refuse every writer.
+			d.Mend = gently(f.alter("ALTER COLUMN published_at DROP NOT NULL, ALTER COLUMN published_at DROP DEFAULT"))
 		}
 		ds = append(ds, d)
 	}
 	if c, ok := f.columns["created_at"]; ok && c.def == "" {
 		ds = append(ds, Difference{Severity: Warning, Code: "created-at-default", Column: "created_at",
 			Text: "column created_at has no default: writers that leave it out fail, or write no time",
-			Mend: f.alter("ALTER COLUMN created_at SET DEFAULT now()")})
+			Mend: gently(f.alter("ALTER COLUMN created_at SET DEFAULT now()"))})
 	}
 	return ds
 }
@@ -125,13 +143,13 @@ func (f *facts) checkOthers() (ds []Difference) {
 		c := f.columns[name]
 		if !contract[name] && c.notNull && c.def == "" && c.identity == "" {
 			ds = append(ds, Difference{Severity: Warning, Code: "column-required", Column: name,
-				Text: fmt.Sprintf("column %s is not part of the contract, and is NOT NULL without a default: writers that do not know it fail", name),
-				Mend: f.alter("ALTER COLUMN %s DROP NOT NULL", quote(name))})
+				Text: fmt.Sprintf("column %s is not part of the contract, and is NOT NULL without a default: writers that do not know it fail", name)}.
+				carefully(gently(f.alter("ALTER COLUMN %s DROP NOT NULL", quote(name))), "Whoever reads the column may rely on a value in it."))
 		}
 	}
 	if c, ok := f.columns["headers"]; ok && c.base != "jsonb" && c.base != "json" {
-		ds = append(ds, Difference{Severity: Warning, Code: "headers-type", Column: "headers",
-			Text: fmt.Sprintf("column headers is %s, not jsonb: the relay does not use it", c.shown), Mend: f.retype(rule{name: "headers", typ: "jsonb"}, c.base)})
+		ds = append(ds, f.retype(Difference{Severity: Warning, Code: "headers-type", Column: "headers",
+			Text: fmt.Sprintf("column headers is %s, not jsonb: the relay does not use it", c.shown)}, rule{name: "headers", typ: "jsonb"}, c.base))
 	}
 	return ds
 }
@@ -155,5 +173,5 @@ func (f *facts) checkHeaders() []Difference {
 		return nil
 	}
 	return []Difference{{Severity: Warning, Code: "headers-missing", Column: "headers",
-		Text: "the optional column headers is missing", Mend: f.alter("ADD COLUMN headers jsonb")}}
+		Text: "the optional column headers is missing", Mend: gently(f.alter("ADD COLUMN headers jsonb"))}}
 }

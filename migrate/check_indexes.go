@@ -42,17 +42,34 @@ func (f *facts) checkEventIDIndex() []Difference {
 				names = append(names, quote(name))
 			}
 		}
-		d.Mend = f.addUnique("event_id", names)
+		d = f.withUnique(d, "event_id", names)
 	}
 	return []Difference{d}
 }
+
+// withUnique adds addUnique, with what it costs.
+func (f *facts) withUnique(d Difference, column string, columns []string) Difference {
+	mend := f.addUnique(column, columns)
+	if f.kind == "p" {
+		return d.carefully(mend, f.reads("nobody reads or writes it"))
+	}
+	d.Mend = mend
+	if strings.HasPrefix(mend, "DROP ") {
+		d.Mend = ""
+		return d.carefully(mend, beingMade)
+	}
+	return d
+}
+
+// beingMade warns of dropping an index that is not valid.
+const beingMade = "Not while somebody is making the index at this moment, which looks the same: pg_stat_progress_create_index and pg_stat_activity say whether."
 
 // addUnique makes the columns unique together; the constraint is named after the first. Reading and writing go on while the index is built, where PostgreSQL
 // can do that: not for a partitioned table. To take the index over, the constraint locks the table for a moment only.
 func (f *facts) addUnique(column string, columns []string) string {
 	list := strings.Join(columns, ", ")
 	if f.kind == "p" {
-		return f.alter("ADD UNIQUE (%s)", list)
+		return gently(f.alter("ADD UNIQUE (%s)", list))
 	}
 	var before string
 	for _, i := range f.indexes {
@@ -63,7 +80,7 @@ func (f *facts) addUnique(column string, columns []string) string {
 	}
 	name := quote(f.uniqueName(column))
 	return before + fmt.Sprintf("CREATE UNIQUE INDEX CONCURRENTLY %s ON %s (%s);\n", name, f.table.SQL(), list) +
-		f.alter("ADD CONSTRAINT %[1]s UNIQUE USING INDEX %[1]s", name)
+		gently(f.alter("ADD CONSTRAINT %[1]s UNIQUE USING INDEX %[1]s", name))
 }
 
 // uniqueName is the name that PostgreSQL would give, or the next that no index of the table has.
@@ -84,15 +101,16 @@ func (f *facts) checkIDIndex() []Difference {
 	case slices.ContainsFunc(f.indexes, unique), f.kind == "p" && slices.ContainsFunc(f.indexes, ordered):
 		return nil
 	case slices.ContainsFunc(f.indexes, ordered):
-		return []Difference{{Severity: Warning, Code: "id-not-unique", Column: "id",
-			Text: "column id is not unique: an id that is written twice delays the events behind it", Mend: f.addUnique("id", []string{"id"})}}
+		return []Difference{f.withUnique(Difference{Severity: Warning, Code: "id-not-unique", Column: "id",
+			Text: "column id is not unique: an id that is written twice delays the events behind it"}, "id", []string{"id"})}
 	case f.kind == "p":
-		return []Difference{{Severity: Error, Code: "id-not-indexed", Column: "id",
-			Text: "no index begins with column id: every read would go through the whole table",
-			Mend: fmt.Sprintf("CREATE INDEX ON %s (id);", f.table.SQL())}}
+		return []Difference{notIndexed().carefully(gently(fmt.Sprintf("CREATE INDEX ON %s (id);", f.table.SQL())), f.reads("nobody writes it"))}
 	}
-	return []Difference{{Severity: Error, Code: "id-not-indexed", Column: "id",
-		Text: "no index begins with column id: every read would go through the whole table", Mend: f.addUnique("id", []string{"id"})}}
+	return []Difference{f.withUnique(notIndexed(), "id", []string{"id"})}
+}
+
+func notIndexed() Difference {
+	return Difference{Severity: Error, Code: "id-not-indexed", Column: "id", Text: "no index begins with column id: every read would go through the whole table"}
 }
 
 func (f *facts) checkPartialIndex() []Difference {
@@ -104,14 +122,20 @@ func (f *facts) checkPartialIndex() []Difference {
 		return nil
 	}
 	d := Difference{Severity: Warning, Code: "unpublished-index-missing",
-		Text: "the index on (id) WHERE published_at IS NULL is missing: the look for old unpublished events goes through the whole table",
-		Mend: f.createPartial()}
+		Text: "the index on (id) WHERE published_at IS NULL is missing: the look for old unpublished events goes through the whole table"}
 	if at := slices.IndexFunc(f.indexes, partial); at >= 0 {
 		broken := f.indexes[at]
 		d.Code = "unpublished-index-invalid"
 		d.Text = fmt.Sprintf("index %s.%s is invalid, for its making was broken off: it is kept up by every write and used by nobody", broken.schema, broken.name)
-		d.Mend = f.drop(broken) + "\n" + f.createPartial()
+		if f.kind == "p" {
+			return []Difference{d.carefully(gently(f.drop(broken), f.createPartial()), beingMade, f.reads("nobody reads or writes it"))}
+		}
+		return []Difference{d.carefully(f.drop(broken)+"\n"+f.createPartial(), beingMade)}
 	}
+	if f.kind == "p" {
+		return []Difference{d.carefully(gently(f.createPartial()), f.reads("nobody writes it"))}
+	}
+	d.Mend = f.createPartial()
 	return []Difference{d}
 }
 

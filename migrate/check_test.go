@@ -3,6 +3,7 @@ package migrate_test
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -82,12 +83,30 @@ func TestEachDifferenceIsFoundAndMended(t *testing.T) {
 			if got := codes(ds); !slices.Equal(got, c.want) {
 				t.Fatalf("found %v, want %v: %v", got, c.want, ds)
 			}
-			mend(t, conn, ds)
+			for _, d := range ds {
+				file := scan[uint32](t, conn, "SELECT pg_relation_filenode('outbox_event')")
+				mend(t, conn, []migrate.Difference{d})
+				if rewritten := file != scan[uint32](t, conn, "SELECT pg_relation_filenode('outbox_event')"); !harmless(d, rewritten) {
+					t.Errorf("whoever runs it without a look is not warned (the table is written anew: %t): careful %t\n%s", rewritten, d.Careful, d.Mend)
+				}
+			}
 			if ds := mustCheck(t, conn, table); ds != nil {
 				t.Errorf("after mending: %v", ds)
 			}
 		})
 	}
+}
+
+// harmless tells that a mend refuses no writer, changes and shows no row, does not go through the table under a lock, and does not wait for one; or says so.
+func harmless(d migrate.Difference, rewritten bool) bool {
+	locks := strings.Contains(d.Mend, "ALTER ") || strings.Contains(d.Mend, "LOCK TABLE ")
+	if locks && !strings.Contains(d.Mend, "SET LOCAL lock_timeout = '3s'") {
+		return false
+	}
+	for _, harm := range []string{"GENERATED ALWAYS", "SET NOT NULL", "ADD COLUMN published_at", "ADD COLUMN topic", " NOT NULL UNIQUE", "ROW LEVEL SECURITY", "DROP INDEX", "INCREMENT BY 1;", `"Tenant"`} {
+		rewritten = rewritten || strings.Contains(d.Mend, harm)
+	}
+	return d.Careful == rewritten && d.Careful == strings.HasPrefix(d.Mend, "-- ")
 }
 
 // serial turns the id into a column that draws from a free-standing sequence, as old tools make it.
@@ -100,11 +119,7 @@ func mend(t *testing.T, c *pgx.Conn, ds []migrate.Difference) {
 		if d.Mend == "" || strings.Contains(d.Mend, "\t") {
 			t.Fatalf("no statement mends %v, or it has tabs", d)
 		}
-		statements := []string{d.Mend}
-		if !strings.HasPrefix(d.Mend, "DO ") {
-			statements = strings.Split(d.Mend, ";\n")
-		}
-		for _, sql := range statements {
+		for _, sql := range pgtest.Statements(d.Mend) {
 			if _, err := c.Exec(t.Context(), sql); err != nil {
 				t.Fatalf("mend %s with %s: %v", d.Code, sql, err)
 			}
@@ -123,7 +138,7 @@ func TestMakingEventIDsUniqueLetsWritersGoOn(t *testing.T) {
 		t.Fatalf("differences: %v", ds)
 	}
 	index, constraint, two := strings.Cut(ds[0].Mend, ";\n")
-	if !two || !strings.HasPrefix(index, "CREATE UNIQUE INDEX CONCURRENTLY ") || !strings.Contains(constraint, " UNIQUE USING INDEX ") {
+	if !two || ds[0].Careful || !strings.HasPrefix(index, "CREATE UNIQUE INDEX CONCURRENTLY ") || !strings.Contains(constraint, " UNIQUE USING INDEX ") {
 		t.Errorf("mend: %s", ds[0].Mend)
 	}
 	mustExec(t, writer, insert)
@@ -131,6 +146,53 @@ func TestMakingEventIDsUniqueLetsWritersGoOn(t *testing.T) {
 	mustExec(t, writer, insert)
 	if n := scan[int](t, c, "SELECT count(*) FROM pg_constraint WHERE conrelid = 'outbox_event'::regclass AND conname = 'outbox_event_event_id_key' AND contype = 'u'"); n != 1 {
 		t.Errorf("%d constraints of the contract's name, want 1", n)
+	}
+}
+
+// Below an id that has been drawn, ids come twice, and relays have passed them.
+func TestADescendingSequenceGoesOnAboveEveryIDThatWasDrawn(t *testing.T) {
+	t.Parallel()
+	for name, before := range map[string][]string{
+		"from the start":     {"ALTER TABLE outbox_event ALTER id SET INCREMENT BY -1 SET MINVALUE -100 SET MAXVALUE 1000 SET START 1000 RESTART", insert, insert},
+		"all deleted":        {"ALTER TABLE outbox_event ALTER id SET INCREMENT BY -1 SET MINVALUE -100 SET MAXVALUE 1000 SET START 1000 RESTART", insert, "DELETE FROM outbox_event"},
+		"after rising":       {insert, "ALTER TABLE outbox_event ALTER id RESTART WITH 1000", insert, "ALTER TABLE outbox_event ALTER id SET INCREMENT BY -1 SET MINVALUE -100", insert},
+		"of an empty table":  {"ALTER TABLE outbox_event ALTER id SET INCREMENT BY -1 SET MINVALUE -100 SET MAXVALUE 1000 SET START 999 RESTART"},
+		"mended by two, too": {"ALTER TABLE outbox_event ALTER id SET INCREMENT BY -1 SET MINVALUE -100 SET MAXVALUE 1000 SET START 1000 RESTART", insert},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := pgtest.New(t).Conn(t)
+			for _, sql := range before {
+				mustExec(t, c, sql)
+			}
+			ds := mustCheck(t, c, "outbox_event")
+			mend(t, c, ds)
+			if name == "mended by two, too" {
+				mustExec(t, c, insert)
+				mend(t, c, ds)
+			}
+			mustExec(t, c, insert)
+			if next := scan[int64](t, c, "SELECT id FROM outbox_event ORDER BY id DESC LIMIT 1"); next < 1000 {
+				t.Errorf("the next id is %d", next)
+			}
+			if n := scan[int](t, c, "SELECT count(*) - count(DISTINCT id) FROM outbox_event"); n != 0 {
+				t.Errorf("%d ids came twice", n)
+			}
+		})
+	}
+}
+
+func TestAMendThatWritesTheTableAnewNamesItsSize(t *testing.T) {
+	t.Parallel()
+	c := pgtest.New(t).Conn(t)
+	mustExec(t, c, "ALTER TABLE outbox_event ALTER payload TYPE json")
+	mustExec(t, c, insert)
+	if ds := mustCheck(t, c, "outbox_event"); len(ds) != 1 || !strings.HasPrefix(ds[0].Mend, "-- Writes the whole table anew, and nobody reads or writes it meanwhile.\nDO ") {
+		t.Errorf("before the server has counted: %v", ds)
+	}
+	mustExec(t, c, "VACUUM (ANALYZE) outbox_event")
+	if ds := mustCheck(t, c, "outbox_event"); len(ds) != 1 || !regexp.MustCompile(`^-- Writes the whole table anew, about \d+ (kB|bytes), and nobody`).MatchString(ds[0].Mend) {
+		t.Errorf("with a row: %v", ds)
 	}
 }
 

@@ -38,6 +38,9 @@ type Difference struct {
 	Text string
 	// Mend is the SQL that removes the difference; "" when there is none that fits every table.
 	Mend string
+	// Careful tells that Mend must not be run without a look: it refuses writers, hides or shows rows, or locks the table for as long as it takes to go
+	// through it. Its first lines say which. What is not Careful changes no row, and waits for a lock for 3 s at most.
+	Careful bool
 }
 
 func (d Difference) String() string {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/advice"
 	"github.com/outbox-relay/outbox/internal/lanesql"
 )
 
@@ -69,7 +70,7 @@ func (s settings) compare(r *Result) error {
 		errs = append(errs, fmt.Errorf("lanes %d: %s; run it without --lanes", s.Lanes, lanesql.Why))
 	case s.Lanes != 0 && s.Lanes != r.Lanes:
 		errs = append(errs, fmt.Errorf("the source has %s already, not %d; to change the number, stop all relays of the table and run: outbox lanes set %d --table %s",
-			count(r.Lanes, "lane"), s.Lanes, s.Lanes, s.table))
+			count(r.Lanes, "lane"), s.Lanes, s.Lanes, advice.Word(s.table.String())))
 	}
 	if s.Delivery != "" && s.Delivery != r.Delivery {
 		errs = append(errs, fmt.Errorf("the source delivers %s already, not %s; changing the mode is not in this version",

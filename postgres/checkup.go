@@ -20,7 +20,7 @@ type Symptom struct {
 	Text, Why string
 	// Mend is the statement or command that mends it, or says what to do where there is none. It is SQL exactly if SQL is set.
 	Mend string
-	// SQL tells that Mend can be run as it is, by somebody who may.
+	// SQL tells that Mend can be run as it is, by somebody who may: that breaks nothing on a busy server, and takes nothing away from anybody.
 	SQL bool
 }
 

@@ -54,7 +54,7 @@ func (c checkups) copySymptom(id string, registered time.Time, what string, made
 	return []Symptom{{
 		Code: "source-copied", Text: fmt.Sprintf("the source %s of %s was registered at %s, and %s was made at %s: it was copied from elsewhere", id, c.table, clock(registered), what, clock(made)),
 		Why: "if the original is still relayed, a relay here publishes the same events a second time: in a copy for tests, mark them published before one starts",
-		Mend: "-- Where this is no copy any more but the place to which the original was moved:\n" +
-			fmt.Sprintf("UPDATE outbox.source SET created_at = now() WHERE id = '%s';", id), SQL: true,
+		Mend: "-- Only where this is no copy any more but the place to which the original was moved:\n" +
+			fmt.Sprintf("UPDATE outbox.source SET created_at = now() WHERE id = '%s';", id),
 	}}
 }

@@ -76,7 +76,8 @@ func (c checkups) writerExcess(role, more string) Symptom {
 	}
 	return Symptom{
 		Code: "writer-rights-excess", Text: fmt.Sprintf("%s writes events, and has %s on %s, too", shown, more, c.table),
-		Why:  "a service, or an ORM that cleans up, can change or remove events that are not published yet",
-		Mend: fmt.Sprintf("REVOKE %s ON %s FROM %s;", more, c.table.sql(), grantee), SQL: true,
+		Why: "a service, or an ORM that cleans up, can change or remove events that are not published yet",
+		Mend: "-- Not while a relay works by this role, such as the service's own during a migration to this one: it could settle nothing any more.\n" +
+			fmt.Sprintf("REVOKE %s ON %s FROM %s;", more, c.table.sql(), grantee),
 	}
 }

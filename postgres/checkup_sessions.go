@@ -11,7 +11,7 @@ import (
 // sessionsSQL are transactions that are open for longer than $2 seconds and have written to the table, or for longer than $3 and keep dead rows from being removed.
 // Of a statement only its first word is read: the rest may hold what is in a payload.
 const sessionsSQL = `
-SELECT a.pid, coalesce(a.usename::text, ''), coalesce(a.application_name, ''), coalesce(a.state, ''),
+SELECT a.pid, a.xact_start::text, coalesce(a.usename::text, ''), coalesce(a.application_name, ''), coalesce(a.state, ''),
     upper(coalesce(substring(a.query FROM '^\s*([A-Za-z]+)'), '')), extract(epoch FROM clock_timestamp() - a.xact_start)::float8, k.pid IS NOT NULL
 FROM pg_stat_activity a
 LEFT JOIN (SELECT DISTINCT l.pid FROM pg_locks l WHERE l.locktype = 'relation' AND l.granted
@@ -34,7 +34,7 @@ func (c checkups) sessions(ctx context.Context, tx pgx.Tx) (found []Symptom, uns
 		return nil, "", fmt.Errorf("look at open transactions: %w", err)
 	}
 	var s longSession
-	_, err = pgx.ForEachRow(rows, []any{&s.pid, &s.user, &s.application, &s.state, &s.verb, &s.age, &s.wrote}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&s.pid, &s.began, &s.user, &s.application, &s.state, &s.verb, &s.age, &s.wrote}, func() error {
 		found = append(found, s.symptom(c.table))
 		return nil
 	})
@@ -57,6 +57,7 @@ func (c checkups) sessions(ctx context.Context, tx pgx.Tx) (found []Symptom, uns
 
 type longSession struct {
 	pid                            int32
+	began                          string // of its transaction, as the server writes it
 	user, application, state, verb string
 	age                            float64
 	wrote                          bool
@@ -70,16 +71,18 @@ func (s longSession) symptom(table tableName) Symptom {
 		}
 	}
 	who := strings.Join(parts, ", ")
-	mend := fmt.Sprintf("SELECT pg_terminate_backend(%d);", s.pid)
+	// By then the session may have begun another transaction, and another session may have its pid.
+	mend := "-- Ends the session: what it has not committed is undone. Look first at what it is: a batch, a backup, the making of an index.\n" +
+		fmt.Sprintf("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %d AND xact_start = '%s';", s.pid, s.began)
 	if s.wrote {
 		return Symptom{
 			Code: "writer-open-long", Text: fmt.Sprintf("a transaction holds a lock on %s, as one that has written does, since %s (%s)", table, rounded(s.age), who),
-			Why: "the ids that it has drawn are waited for, and dead rows stay; migrations and new partitions wait for it", Mend: mend, SQL: true,
+			Why: "the ids that it has drawn are waited for, and dead rows stay; migrations and new partitions wait for it", Mend: mend,
 		}
 	}
 	return Symptom{
 		Code: "snapshot-held-long", Text: fmt.Sprintf("a transaction is open for %s (%s)", rounded(s.age), who),
-		Why: "no row that has died since then can be removed: the table grows, and reads pass more and more dead rows", Mend: mend, SQL: true,
+		Why: "no row that has died since then can be removed: the table grows, and reads pass more and more dead rows", Mend: mend,
 	}
 }
 
@@ -95,8 +98,9 @@ func (c checkups) prepared(ctx context.Context, tx pgx.Tx, seconds float64) (fou
 		literal := "'" + strings.ReplaceAll(gid, "'", "''") + "'"
 		found = append(found, Symptom{
 			Code: "prepared-transaction-old", Text: fmt.Sprintf("the prepared transaction %s of %s waits for its end since %s", gid, owner, rounded(age)),
-			Why:  "it keeps its locks, and dead rows, over every restart; events in it are neither there nor gone",
-			Mend: "-- Or COMMIT PREPARED, if its coordinator has decided so.\nROLLBACK PREPARED " + literal + ";", SQL: true,
+			Why: "it keeps its locks, and dead rows, over every restart; events in it are neither there nor gone",
+			Mend: "its coordinator knows whether it commits: have it end the transaction, or do what it has decided; the other one loses the change and its events, or makes what was given up: " +
+				"COMMIT PREPARED " + literal + "; or ROLLBACK PREPARED " + literal + ";",
 		})
 		return nil
 	})

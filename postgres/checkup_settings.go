@@ -72,7 +72,7 @@ func (c checkups) synchronousCommit(ctx context.Context, tx pgx.Tx) (found []Sym
 		return nil, "", fmt.Errorf("read synchronous_commit: %w", err)
 	}
 	if setting == "off" && (from == "configuration file" || from == "command line" || from == "environment variable") {
-		found = append(found, asynchronous("the server", "ALTER SYSTEM SET synchronous_commit = 'on';\nSELECT pg_reload_conf();"))
+		found = append(found, asynchronous("the server", "-- Overrides the configuration file, for all databases of the server.\nALTER SYSTEM SET synchronous_commit = 'on';\nSELECT pg_reload_conf();"))
 	}
 	rows, err := tx.Query(ctx, synchronousCommitSQL, c.table.sql())
 	if err != nil {
@@ -103,6 +103,6 @@ func asynchronous(whom, mend string) Symptom {
 	return Symptom{
 		Code: "synchronous-commit-off", Text: "synchronous_commit is off for " + whom,
 		Why:  "a crash of the server can undo a commit whose event is in Kafka already; sessions that are open keep the old setting",
-		Mend: mend, SQL: true,
+		Mend: "-- Each commit waits for the disk from then on, and for synchronous standbys if there are any.\n" + mend,
 	}
 }

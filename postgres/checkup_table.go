@@ -32,7 +32,7 @@ SELECT count(*), count(*) FILTER (WHERE substr(event_id::text, 15, 1) = '4') FRO
 }
 
 const triggersSQL = `
-SELECT t.tgname::text, (t.tgtype & 1) = 1, p.prosrc ~* '\mnotify\M|pg_notify'
+SELECT t.tgname::text, p.oid::regprocedure::text, (t.tgtype & 1) = 1, p.prosrc ~* '\mnotify\M|pg_notify'
 FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
 WHERE t.tgrelid = $1::text::regclass AND NOT t.tgisinternal AND t.tgenabled <> 'D' ORDER BY 1`
 
@@ -41,10 +41,10 @@ func (c checkups) triggers(ctx context.Context, tx pgx.Tx) (found []Symptom, uns
 	if err != nil {
 		return nil, "", fmt.Errorf("look at triggers: %w", err)
 	}
-	var name string
+	var name, function string
 	var eachRow, notifies bool
-	_, err = pgx.ForEachRow(rows, []any{&name, &eachRow, &notifies}, func() error {
-		s := Symptom{Mend: fmt.Sprintf("ALTER TABLE %s DISABLE TRIGGER %s;", c.table.sql(), quoted(name)), SQL: true}
+	_, err = pgx.ForEachRow(rows, []any{&name, &function, &eachRow, &notifies}, func() error {
+		s := Symptom{Mend: fmt.Sprintf("look at what the function %s is for, such as an audit; where nobody needs it any more: ALTER TABLE %s DISABLE TRIGGER %s;", function, c.table.sql(), quoted(name))}
 		switch {
 		case notifies:
 			s.Code, s.Text = "trigger-notifies", fmt.Sprintf("the trigger %s of %s calls NOTIFY", name, c.table)
@@ -83,7 +83,7 @@ func (c checkups) vacuum(ctx context.Context, tx pgx.Tx) (found []Symptom, unsee
 		return nil, "", fmt.Errorf("ask for autovacuum: %w", err)
 	}
 	if !running {
-		found = append(found, noVacuum("for the whole server", "ALTER SYSTEM SET autovacuum = 'on';\nALTER SYSTEM SET track_counts = 'on';\nSELECT pg_reload_conf();"))
+		found = append(found, noVacuum("for the whole server", "-- Overrides the configuration file; tables of all databases that have waited are vacuumed at once.\nALTER SYSTEM SET autovacuum = 'on';\nALTER SYSTEM SET track_counts = 'on';\nSELECT pg_reload_conf();"))
 	}
 	rows, err := tx.Query(ctx, vacuumSQL, c.table.sql())
 	if err != nil {
@@ -95,7 +95,9 @@ func (c checkups) vacuum(ctx context.Context, tx pgx.Tx) (found []Symptom, unsee
 	_, err = pgx.ForEachRow(rows, []any{&t.schema, &t.name, &dead, &live, &enabled, &waits}, func() error {
 		switch {
 		case !enabled:
-			found = append(found, noVacuum("for "+t.String(), fmt.Sprintf("ALTER TABLE %s RESET (autovacuum_enabled);", t.sql())))
+			s := noVacuum("for "+t.String(), fmt.Sprintf("ALTER TABLE %s RESET (autovacuum_enabled);", t.sql()))
+			s.SQL = true
+			found = append(found, s)
 		case waits > 10*c.cfg.DeadRows:
 			found = append(found, Symptom{
 				Code: "autovacuum-late", Text: fmt.Sprintf("autovacuum of %s waits for %d dead rows", t, waits),
@@ -106,8 +108,9 @@ func (c checkups) vacuum(ctx context.Context, tx pgx.Tx) (found []Symptom, unsee
 		if dead > c.cfg.DeadRows && dead*5 > dead+live {
 			found = append(found, Symptom{
 				Code: "dead-rows", Text: fmt.Sprintf("%s has %d dead rows, and %d live ones", t, dead, live),
-				Why:  "reads pass them, and the table grows; a transaction that is open for long keeps them from being removed",
-				Mend: fmt.Sprintf("VACUUM (ANALYZE) %s;", t.sql()), SQL: true,
+				Why: "reads pass them, and the table grows; a transaction that is open for long keeps them from being removed",
+				Mend: "-- Reads the whole table while the traffic goes on. It gives no room back to the disk, for which it would lock the table.\n" +
+					fmt.Sprintf("VACUUM (ANALYZE, TRUNCATE off) %s;", t.sql()), SQL: true,
 			})
 		}
 		return nil
@@ -118,6 +121,6 @@ func (c checkups) vacuum(ctx context.Context, tx pgx.Tx) (found []Symptom, unsee
 func noVacuum(where, mend string) Symptom {
 	return Symptom{
 		Code: "autovacuum-off", Text: "autovacuum is off " + where, Why: "each settle leaves a dead row behind: without it they are never removed, and reads pass more and more of them",
-		Mend: mend, SQL: true,
+		Mend: mend,
 	}
 }

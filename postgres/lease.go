@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/advice"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -123,7 +124,7 @@ FROM outbox.source s WHERE s.id = $1 FOR KEY SHARE OF s`, row.id).Scan(&lanes, &
 	}
 	return server{}, fmt.Errorf("outbox.lane holds the lanes %v, and outbox.source says 0 to %d: it was changed by hand or restored in part; "+
 		"stop all relays of this table, delete the lanes that are too many, and run for those that are missing: outbox migrate up --table %s",
-		found, lanes-1, row.table)
+		found, lanes-1, advice.Word(row.table.String()))
 }
 
 // register shows the relay to the others and to operators, working or waiting, and forgets those that have been dead for a day.

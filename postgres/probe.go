@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/advice"
 	"github.com/outbox-relay/outbox/internal/lanesql"
 	"github.com/outbox-relay/outbox/internal/schema"
 	"github.com/outbox-relay/outbox/relay"
@@ -80,7 +81,7 @@ func inspect(ctx context.Context, conn *pgx.Conn, table tableName, mode SettleMo
 		return probe{}, misconfigured{err}
 	}
 	if p.row.lanes > 1 && !p.row.shareable {
-		return probe{}, misconfigured{fmt.Errorf("the source has %d lanes, and %w; run: outbox lanes set 1 --table %s", p.row.lanes, errOneLane, table)}
+		return probe{}, misconfigured{fmt.Errorf("the source has %d lanes, and %w; run: outbox lanes set 1 --table %s", p.row.lanes, errOneLane, advice.Word(table.String()))}
 	}
 	shape, err := readShape(ctx, conn, table)
 	if err != nil {

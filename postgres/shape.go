@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/advice"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -168,18 +169,17 @@ func (s shape) warnings(table tableName) []string {
 			"not change are published again after each restart; run: ALTER ROLE … BYPASSRLS.", table))
 	}
 	if s.identity != "a" {
-		w = append(w, fmt.Sprintf("%s.id is %s: a writer can give an id of its own, and its event comes late or out of order; %s.", table, idKind(s), alwaysSQL(s, table)))
+		w = append(w, fmt.Sprintf("%s.id is %s: a writer can give an id of its own, and its event comes late or out of order; %s.", table, idKind(s), mendedBy(table)))
 	}
 	if s.cache > 1 {
-		w = append(w, fmt.Sprintf("The sequence %s has CACHE %d: sessions draw ids in advance, so events of one key can be out of order and late; "+
-			"run: ALTER SEQUENCE %s CACHE 1.", s.sequence, s.cache, s.sequence))
+		w = append(w, fmt.Sprintf("The sequence %s has CACHE %d: sessions draw ids in advance, so events of one key can be out of order and late; %s.",
+			s.sequence, s.cache, mendedBy(table)))
 	}
 	if s.increment > 1 {
-		w = append(w, fmt.Sprintf("The sequence %s has INCREMENT %d: each id between is waited for in vain; run: ALTER SEQUENCE %s INCREMENT 1.",
-			s.sequence, s.increment, s.sequence))
+		w = append(w, fmt.Sprintf("The sequence %s has INCREMENT %d: each id between is waited for in vain; %s.", s.sequence, s.increment, mendedBy(table)))
 	}
 	if s.cycle {
-		w = append(w, fmt.Sprintf("The sequence %s has CYCLE: after the last id order turns; run: ALTER SEQUENCE %s NO CYCLE.", s.sequence, s.sequence))
+		w = append(w, fmt.Sprintf("The sequence %s has CYCLE: after the last id order turns; %s.", s.sequence, mendedBy(table)))
 	}
 	return w
 }
@@ -191,12 +191,9 @@ func idKind(s shape) string {
 	return "a serial"
 }
 
-// alwaysSQL sends to migrate for a serial: what mends that has to lock the table and to go on where the sequence is, which is no text for a log.
-func alwaysSQL(s shape, table tableName) string {
-	if s.identity == "d" {
-		return fmt.Sprintf("run: ALTER TABLE %s ALTER COLUMN id SET GENERATED ALWAYS", table.sql())
-	}
-	return fmt.Sprintf("outbox migrate status --table %s prints the statements that mend it while the table is in use", table)
+// mendedBy sends to migrate for what mends it: that waits for a lock, behind which writers wait, and some of it refuses writers; so it is no text for a log.
+func mendedBy(table tableName) string {
+	return fmt.Sprintf("outbox migrate status --table %s prints the statements that mend it while the table is in use", advice.Word(table.String()))
 }
 
 // missingIndex says how to make it; PostgreSQL cannot do so concurrently for all partitions of a table at once.

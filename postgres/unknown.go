@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outbox-relay/outbox/internal/advice"
 )
 
 // UnknownTableError tells that a table cannot be relayed, because the database does not have it, or has not registered it as a source. It is
@@ -25,7 +27,7 @@ type UnknownTableError struct {
 
 // Error says which of the two is missing, what there is instead, and which command makes it.
 func (e *UnknownTableError) Error() string {
-	up := "outbox migrate up --table " + e.Table
+	up := "outbox migrate up --table " + advice.Word(e.Table)
 	switch {
 	case e.There:
 		return fmt.Sprintf("the table is there, and not registered as an outbox, in %s; run: %s", e.Where, up)

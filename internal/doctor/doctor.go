@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/advice"
 	"github.com/outbox-relay/outbox/migrate"
 	"github.com/outbox-relay/outbox/postgres"
 )
@@ -39,7 +40,8 @@ type Finding struct {
 	Why  string `json:"why,omitempty"`
 	// Mend is what mends it: a command, a statement or a setting; "" when the text says it all.
 	Mend string `json:"mend,omitempty"`
-	// MendSQL tells that Mend is SQL that can be run as it is.
+	// MendSQL tells that Mend is SQL that can be run as it is, statement by statement: that breaks nothing on a busy server. SQL that does has a comment
+	// before it that says what, and is not marked.
 	MendSQL bool `json:"mend_is_sql,omitempty"`
 }
 
@@ -170,7 +172,7 @@ func schema(ctx context.Context, pool *pgxpool.Pool, table string) (found []Find
 }
 
 func ofStatus(s migrate.Status) (found []Finding) {
-	up := "outbox migrate up --table " + s.Table.String()
+	up := "outbox migrate up --table " + advice.Word(s.Table.String())
 	switch {
 	case s.Schema == nil:
 	case errors.Is(s.Schema, migrate.ErrNewer) && !errors.Is(s.Schema, migrate.ErrOutgrown):
@@ -188,7 +190,7 @@ func ofStatus(s migrate.Status) (found []Finding) {
 		if d.Severity == migrate.Error {
 			severity = Error
 		}
-		found = append(found, Finding{Code: d.Code, Severity: severity, Text: d.Text, Mend: d.Mend, MendSQL: d.Mend != ""})
+		found = append(found, Finding{Code: d.Code, Severity: severity, Text: d.Text, Mend: d.Mend, MendSQL: d.Mend != "" && !d.Careful})
 	}
 	if len(s.Pending) == 0 && s.Source == nil {
 		found = append(found, Finding{Code: "source-missing", Severity: Error, Text: fmt.Sprintf("%s is not registered as a source", s.Table),

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/outbox-relay/outbox/internal/advice"
 	"github.com/outbox-relay/outbox/kafka"
 	"github.com/outbox-relay/outbox/postgres"
 )
@@ -119,7 +120,7 @@ func mayProduce(ctx context.Context, k *Kafka) ([]Finding, error) {
 }
 
 func acl(k *Kafka, what string) string {
-	return fmt.Sprintf("kafka-acls.sh --bootstrap-server %s --add --allow-principal %s %s", k.Inspector.Bootstrap(), k.Inspector.User(), what)
+	return fmt.Sprintf("kafka-acls.sh --bootstrap-server %s --add --allow-principal %s %s", advice.Word(k.Inspector.Bootstrap()), advice.Word(k.Inspector.User()), what)
 }
 
 // waiting reads what waits, and says how far it has looked.
@@ -146,7 +147,7 @@ func quotas(ctx context.Context, k *Kafka) (found []Finding, err error) {
 		found = append(found, Finding{
 			Code: "producer-quota", Severity: Warning, Text: fmt.Sprintf("the quota of %s lets a producer send %.0f bytes a second to each broker", q.Of, q.BytesPerSecond),
 			Why:  "beyond that the brokers let the relay wait, which looks like a slow cluster",
-			Mend: "raise it if the relay needs more: kafka-configs.sh --bootstrap-server " + k.Inspector.Bootstrap() + " --alter --add-config producer_byte_rate=…",
+			Mend: "raise it if the relay needs more: kafka-configs.sh --bootstrap-server " + advice.Word(k.Inspector.Bootstrap()) + " --alter --add-config producer_byte_rate=…",
 		})
 	}
 	return found, err

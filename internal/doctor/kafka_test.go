@@ -119,7 +119,6 @@ func TestWhatIsFoundOfATopicGoesAwayByWhatIsPrinted(t *testing.T) {
 		"topic-min-insync-high":       {replicas: 3, settings: []string{"min.insync.replicas", "3"}},
 		"topic-min-insync-impossible": {replicas: 2, settings: []string{"min.insync.replicas", "3"}},
 		"topic-limit-small":           {replicas: 3, settings: []string{"max.message.bytes", "5000"}, bytes: 6000},
-		"topic-compacted":             {replicas: 3, settings: []string{"cleanup.policy", "compact,delete"}},
 		"letters-kept-briefly":        {replicas: 3, settings: []string{"retention.ms", "60000"}, letters: []string{"shop.order"}},
 	} {
 		t.Run(code, func(t *testing.T) {
@@ -147,6 +146,9 @@ func TestWhatIsFoundOfATopicGoesAwayByWhatIsPrinted(t *testing.T) {
 // run does what a command of Kafka's tools does.
 func (c *cluster) run(t *testing.T, command string) {
 	t.Helper()
+	if care, commands, ok := strings.Cut(command, "\n"); ok && strings.HasPrefix(care, "# ") {
+		command = commands
+	}
 	words := strings.Fields(command)
 	option := func(name string) string {
 		i := slices.Index(words, "--"+name)
@@ -197,11 +199,45 @@ func TestATopicThatTheRelayMakesItselfIsNotMissing(t *testing.T) {
 	t.Parallel()
 	c, db := newCluster(t), pgtest.New(t)
 	r := c.doctor(t, db, Kafka{Topics: []string{"shop.a", "shop.b"}, Letters: []string{"dead.{topic}"}})
-	if f, _ := find(r, "topic-missing"); f.Text != "a topic is missing: dead.shop.a, dead.shop.b, shop.a, shop.b" || strings.Count(f.Mend, "\n") != 3 {
+	if f, _ := find(r, "topic-missing"); f.Text != "a topic is missing: dead.shop.a, dead.shop.b, shop.a, shop.b" || strings.Count(f.Mend, "\n") != 4 || !strings.HasPrefix(f.Mend, "# add --partitions N, ") {
 		t.Errorf("found %+v", f)
 	}
 	if r := c.doctor(t, db, Kafka{Topics: []string{"shop.a"}, CreatesTopics: true}); len(codes(r)) > 0 {
 		t.Errorf("found %v", codes(r))
+	}
+}
+
+// A topic of states is compacted on purpose, and with the policy delete all that is older than the retention is gone at once.
+func TestNoCommandTakesRecordsFromACompactedTopic(t *testing.T) {
+	t.Parallel()
+	c, db := newCluster(t), pgtest.New(t)
+	c.topic(t, "shop.order", 3, "cleanup.policy", "compact,delete")
+	waits(t, db, "shop.order", 10)
+	f, found := find(c.doctor(t, db, Kafka{}), "topic-compacted")
+	if !found || strings.Contains(f.Mend, ".sh") || !strings.Contains(f.Mend, "retention.ms") {
+		t.Errorf("found %+v", f)
+	}
+}
+
+// Every command is typed into a shell, and names of tables and users may hold anything.
+func TestWhatIsPrintedIsQuotedForAShell(t *testing.T) {
+	t.Parallel()
+	inspector, err := kafka.NewInspector(kafka.Config{Brokers: []string{"127.0.0.1:1"}, SASL: &kafka.SASL{Mechanism: "PLAIN", Username: "CN=relay, O=My $(Shop)", Password: "x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(inspector.Close)
+	if got := acl(&Kafka{Inspector: inspector}, "--cluster"); !strings.Contains(got, " --allow-principal 'User:CN=relay, O=My $(Shop)' --cluster") {
+		t.Errorf("the command is %s", got)
+	}
+	db := pgtest.New(t, pgtest.Empty)
+	pool := poolOf(t, db.URL)
+	r, err := Examine(t.Context(), Config{Pool: pool, Table: `public."out $(box)"`})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f, _ := find(r, "migrations-pending"); f.Mend != `outbox migrate up --table 'public."out $(box)"'` {
+		t.Errorf("the command is %s", f.Mend)
 	}
 }
 
@@ -321,10 +357,10 @@ func TestTopicsWithOneFaultAreOneFinding(t *testing.T) {
 	t.Parallel()
 	var faults []topicFault
 	for i := range shownTopics + 2 {
-		faults = append(faults, topicFault{Finding{Code: "a-b", Text: "bad", Mend: fmt.Sprint("mend ", i)}, fmt.Sprint("t", i)})
+		faults = append(faults, topicFault{Finding{Code: "a-b", Text: "bad", Mend: fmt.Sprint("mend ", i)}, fmt.Sprint("t", i), "look"})
 	}
 	found := joined(faults)
-	if len(found) != 1 || !strings.HasPrefix(found[0].Text, "bad: t0, t1, ") || !strings.HasSuffix(found[0].Text, ", t19, and 2 more") || strings.Count(found[0].Mend, "\n") != shownTopics-1 {
+	if len(found) != 1 || !strings.HasPrefix(found[0].Text, "bad: t0, t1, ") || !strings.HasSuffix(found[0].Text, ", t19, and 2 more") || strings.Count(found[0].Mend, "\n") != shownTopics || strings.Count(found[0].Mend, "# look\n") != 1 {
 		t.Errorf("found %+v", found)
 	}
 }

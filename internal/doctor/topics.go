@@ -22,6 +22,8 @@ const leastRetention = 7 * 24 * 3600 * 1000
 type topicFault struct {
 	Finding
 	topic string
+	// care is what the mend costs or breaks where it is done without a look; "" when nothing. It stands before the commands, once.
+	care string
 }
 
 // topics looks at the topics that events wait for, at those that must be there, and at dead-letter topics.
@@ -73,9 +75,9 @@ func (l topicLook) faults() []topicFault {
 	case l.IsMissing() && l.CreatesTopics:
 		return nil
 	case l.IsMissing():
-		return l.fault(Finding{
+		return l.careful("add --partitions N, as many as its consumers will need: more of them later send keys to other partitions, and their order is lost there", Finding{
 			Code: "topic-missing", Severity: Error, Text: "a topic is missing", Why: "its events wait until it is there",
-			Mend: fmt.Sprintf("kafka-topics.sh --bootstrap-server %s --create --topic %s", l.Inspector.Bootstrap(), advice.Word(l.Name)),
+			Mend: fmt.Sprintf("kafka-topics.sh --bootstrap-server %s --create --topic %s", advice.Word(l.Inspector.Bootstrap()), advice.Word(l.Name)),
 		})
 	case l.IsForbidden():
 		return l.fault(Finding{
@@ -95,11 +97,15 @@ func (l topicLook) faults() []topicFault {
 	return append(found, l.keeping()...)
 }
 
-func (l topicLook) fault(f Finding) []topicFault { return []topicFault{{f, l.Name}} }
+func (l topicLook) fault(f Finding) []topicFault { return l.careful("", f) }
+
+func (l topicLook) careful(care string, f Finding) []topicFault {
+	return []topicFault{{f, l.Name, care}}
+}
 
 // set is the command that changes a setting of the topic.
 func (l topicLook) set(name, value string) string {
-	return fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s --add-config %s=%s", l.Inspector.Bootstrap(), advice.Word(l.Name), name, value)
+	return fmt.Sprintf("kafka-configs.sh --bootstrap-server %s --alter --entity-type topics --entity-name %s --add-config %s=%s", advice.Word(l.Inspector.Bootstrap()), advice.Word(l.Name), name, value)
 }
 
 func (l topicLook) leaders() []topicFault {
@@ -116,7 +122,7 @@ func (l topicLook) replication() []topicFault {
 	least, known := l.Number("min.insync.replicas")
 	switch {
 	case known && least > int64(l.Replicas):
-		return l.fault(Finding{
+		return l.careful("more replicas mend it, too, and events are as safe as it was meant", Finding{
 			Code: "topic-min-insync-impossible", Severity: Error, Text: "min.insync.replicas is above the number of replicas", Why: "every produce with acks=all is refused",
 			Mend: l.set("min.insync.replicas", fmt.Sprint(max(1, l.Replicas-1))),
 		})
@@ -126,12 +132,12 @@ func (l topicLook) replication() []topicFault {
 			Mend: "give it 3 replicas with kafka-reassign-partitions.sh, where the cluster has as many brokers",
 		})
 	case known && least < 2:
-		return l.fault(Finding{
+		return l.careful("only while no replica is behind, or nothing can be published until it is back: kafka-topics.sh --describe --under-replicated-partitions names those that are", Finding{
 			Code: "topic-min-insync-low", Severity: Warning, Text: "min.insync.replicas is 1", Why: "Kafka acknowledges what only one broker has: if that one is lost, so are events that are settled",
 			Mend: l.set("min.insync.replicas", "2"),
 		})
 	case known && least == int64(l.Replicas):
-		return l.fault(Finding{
+		return l.careful("Kafka then acknowledges what one replica less has; one more replica mends it, too", Finding{
 			Code: "topic-min-insync-high", Severity: Warning, Text: "min.insync.replicas is the number of replicas", Why: "with any one broker away nothing can be published to the topic",
 			Mend: l.set("min.insync.replicas", fmt.Sprint(l.Replicas-1)),
 		})
@@ -147,7 +153,7 @@ func (l topicLook) size() []topicFault {
 		return nil
 	}
 	const step = 64 << 10
-	return l.fault(Finding{
+	return l.careful("the consumers and mirrors of the topic have to take records of that size, too", Finding{
 		Code: "topic-limit-small", Severity: Error, Text: fmt.Sprintf("a record of about %d bytes waits (event %d), and max.message.bytes is %d", need, l.waits.ID, l.MaxMessageBytes),
 		Why: "Kafka does not take it: its key stops, or what --on-failure says", Mend: l.set("max.message.bytes", fmt.Sprint((need/step+1)*step)),
 	})
@@ -156,7 +162,7 @@ func (l topicLook) size() []topicFault {
 // keeping looks at what becomes of records that Kafka has.
 func (l topicLook) keeping() (found []topicFault) {
 	if l.Settings["unclean.leader.election.enable"] == "true" {
-		found = append(found, l.fault(Finding{
+		found = append(found, l.careful("a partition of which only replicas that lag are alive has no leader then until another one is back", Finding{
 			Code: "topic-unclean-election", Severity: Warning, Text: "unclean.leader.election.enable is on", Why: "a broker that lags may lead, and what it lacks is lost, though its events are settled",
 			Mend: l.set("unclean.leader.election.enable", "false"),
 		})...)
@@ -164,11 +170,13 @@ func (l topicLook) keeping() (found []topicFault) {
 	if slices.Contains(strings.Split(l.Settings["cleanup.policy"], ","), "compact") {
 		found = append(found, l.fault(Finding{
 			Code: "topic-compacted", Severity: Warning, Text: "cleanup.policy has compact", Why: "Kafka keeps the newest event of each key only: consumers that come late miss the others; a record without a key is refused",
-			Mend: l.set("cleanup.policy", "delete"),
+			// What a topic of states is for is lost by the policy delete, and what one of events is for by compact: no command fits both.
+			Mend: "where it is for events: cleanup.policy=delete, with a retention.ms that is long enough, for with the default of 7 days what is older is gone at once. " +
+				"Where it is for states on purpose, so that the newest event of each key stays for ever, leave it",
 		})...)
 	}
 	if keeps, known := l.Number("retention.ms"); l.letters && known && keeps >= 0 && keeps < leastRetention {
-		found = append(found, l.fault(Finding{
+		found = append(found, l.careful("they take room on the brokers' disks for that long", Finding{
 			Code: "letters-kept-briefly", Severity: Warning, Text: "a dead-letter topic keeps its records for less than a week", Why: "dead letters are gone before somebody has looked at them",
 			Mend: l.set("retention.ms", fmt.Sprint(leastRetention)),
 		})...)
@@ -178,12 +186,13 @@ func (l topicLook) keeping() (found []topicFault) {
 
 // joined makes one finding of the faults of one code, with the topics behind what is wrong, and one line of what mends it for each.
 func joined(faults []topicFault) (found []Finding) {
-	names, texts, mends := map[string][]string{}, map[string][]string{}, map[string][]string{}
+	names, texts, mends, cares := map[string][]string{}, map[string][]string{}, map[string][]string{}, map[string]string{}
 	for _, f := range faults {
 		if len(names[f.Code]) == 0 {
 			found = append(found, f.Finding)
 		}
 		names[f.Code] = append(names[f.Code], f.topic)
+		cares[f.Code] = f.care
 		texts[f.Code] = append(texts[f.Code], f.Text+": "+f.topic)
 		if f.Mend != "" && !slices.Contains(mends[f.Code], f.Mend) {
 			mends[f.Code] = append(mends[f.Code], f.Mend)
@@ -201,6 +210,9 @@ func joined(faults []topicFault) (found []Finding) {
 			f.Text += fmt.Sprintf(", and %d more", more)
 		}
 		f.Mend = strings.Join(mends[f.Code][:min(len(mends[f.Code]), shownTopics)], "\n")
+		if care := cares[f.Code]; care != "" && f.Mend != "" {
+			f.Mend = "# " + care + "\n" + f.Mend
+		}
 	}
 	return found
 }

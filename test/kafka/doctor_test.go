@@ -50,7 +50,13 @@ func TestTheDoctorFindsWhatIsWrongWithTheTopicsOfABroker(t *testing.T) {
 			t.Errorf("%s is not among %q", code, codes)
 		}
 		_, setting, _ := strings.Cut(mends[code], "--add-config ")
-		name, value, _ := strings.Cut(setting, "=")
+		name, value, printed := strings.Cut(setting, "=")
+		if code == "topic-compacted" {
+			if printed {
+				t.Errorf("a command takes records from a topic that may be compacted on purpose: %s", mends[code])
+			}
+			name, value = "cleanup.policy", "delete"
+		}
 		if _, err := f.admin(t).AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: name, Value: &value}}, topic); err != nil {
 			t.Errorf("%s: %v", mends[code], err)
 		}
