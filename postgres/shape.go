@@ -135,7 +135,7 @@ func (s shape) check(table tableName, mode SettleMode) error {
 	case s.sequence != "" && !s.canReadSequence:
 		problems = append(problems, fmt.Errorf("the role may not read the id's sequence; run: GRANT SELECT ON SEQUENCE %s TO %s", s.sequence, s.role))
 	case s.sequence != "" && s.increment < 1:
-		problems = append(problems, fmt.Errorf("the sequence %s counts down; run: ALTER SEQUENCE %s INCREMENT 1", s.sequence, s.sequence))
+		problems = append(problems, fmt.Errorf("the sequence %s counts down; %s", s.sequence, mendedBy(table)))
 	}
 	if len(problems) == 0 {
 		return nil
