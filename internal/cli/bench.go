@@ -97,7 +97,7 @@ func (a *app) runBench(cmd *cobra.Command, f *benchFlags) error {
 	if err := a.refuse(cmd, f.checks()); err != nil {
 		return err
 	}
-	source, err := f.chosen(a)
+	source, err := f.chosen(cmd.Context(), a)
 	if err != nil {
 		return settingsError(cmd, err)
 	}

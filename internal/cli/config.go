@@ -32,7 +32,7 @@ func (a *app) relaySettings(cmd *cobra.Command) (cfg *config.Config, readable bo
 		keys = append(keys, s.Key)
 	}
 	own := a.fromEnvironmentBut(cmd, keys)
-	cfg, err = config.Load(cmd.Flags(), config.Environment(a.env))
+	cfg, err = config.Load(cmd.Context(), cmd.Flags(), config.Environment(a.env))
 	parts, err := a.parts(cmd.Context(), cfg, errors.Join(own, err), slog.New(slog.DiscardHandler))
 	closePools(parts)
 	return cfg, own == nil && cfg.Readable(), err

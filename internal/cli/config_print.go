@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -27,7 +28,7 @@ settings; where something is missing or does not fit, they are printed too. The 
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, readable, wrong := a.relaySettings(cmd)
 			if readable {
-				if err := a.printEffective(a.effective(cfg), asJSON); err != nil {
+				if err := a.printEffective(a.effective(cmd.Context(), cfg), asJSON); err != nil {
 					return err
 				}
 			}
@@ -66,13 +67,13 @@ type effectiveDatabase struct {
 	PasswordFrom string `json:"password_from,omitempty"`
 }
 
-func (a *app) effective(cfg *config.Config) effectiveSettings {
+func (a *app) effective(ctx context.Context, cfg *config.Config) effectiveSettings {
 	out := effectiveSettings{File: cfg.File, Settings: cfg.Effective()}
 	for i := range cfg.Sources {
 		s := &cfg.Sources[i]
 		shown := effectiveSource{Name: s.Name, Settings: s.Effective()}
 		target := targetOf(s)
-		if pool, err := target.parse(a.env); err == nil {
+		if pool, err := target.parse(ctx, a.env); err == nil {
 			c := pool.ConnConfig
 			shown.Database = &effectiveDatabase{address(&c.Config), c.Database, c.User, target.passwordPlace(a.env, pool)}
 		}

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -67,8 +68,8 @@ func (f *chosenSource) flags(cmd *cobra.Command, names []string) {
 }
 
 // chosen is the source that is meant.
-func (f *chosenSource) chosen(a *app) (*config.Source, error) {
-	cfg, err := config.Load(f.settings, config.Environment(a.env))
+func (f *chosenSource) chosen(ctx context.Context, a *app) (*config.Source, error) {
+	cfg, err := config.Load(ctx, f.settings, config.Environment(a.env))
 	if err != nil {
 		return nil, err
 	}
@@ -87,7 +88,7 @@ func (f *chosenSource) chosen(a *app) (*config.Source, error) {
 
 // letters makes the service, and what reaches Kafka; done closes their connections.
 func (a *app) letters(cmd *cobra.Command, f *dltFlags) (service *operate.Service, topics *kafka.Letters, done func(), err error) {
-	source, err := f.chosen(a)
+	source, err := f.chosen(cmd.Context(), a)
 	if err != nil {
 		return nil, nil, nil, settingsError(cmd, err)
 	}

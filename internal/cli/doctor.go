@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -59,7 +60,7 @@ func (a *app) runDoctor(cmd *cobra.Command, f *doctorFlags) error {
 	}
 	defer pool.Close()
 	cfg := doctor.Config{Pool: pool, Table: db.table}
-	if cfg.Kafka, err = f.kafka(a); err != nil {
+	if cfg.Kafka, err = f.kafka(cmd.Context(), a); err != nil {
 		return settingsError(cmd, err)
 	}
 	if cfg.Kafka == nil {
@@ -83,13 +84,13 @@ func (a *app) runDoctor(cmd *cobra.Command, f *doctorFlags) error {
 }
 
 // kafka is the cluster of the source; nil when no brokers are named.
-func (f *doctorFlags) kafka(a *app) (*doctor.Kafka, error) {
-	cfg, err := config.Load(f.settings, config.Environment(a.env))
+func (f *doctorFlags) kafka(ctx context.Context, a *app) (*doctor.Kafka, error) {
+	cfg, err := config.Load(ctx, f.settings, config.Environment(a.env))
 	if err != nil && len(leaves(err)) == 1 && len(cfg.Sources) == 1 && len(cfg.Sources[0].Brokers) == 0 {
 		_, err := (&part{cfg: cfg.Sources[0]}).policies()
 		return nil, err
 	}
-	source, err := f.chosen(a)
+	source, err := f.chosen(ctx, a)
 	if err != nil {
 		return nil, err
 	}

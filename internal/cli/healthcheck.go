@@ -41,9 +41,11 @@ Exit codes:
   78  configuration: no address is known`,
 		Example: "  outbox healthcheck\n  outbox healthcheck --address :9090 --ready\n  outbox healthcheck --ready --source billing",
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
 			if address == "" {
 				var err error
-				if address, err = a.listens(); err != nil {
+				if address, err = a.listens(ctx); err != nil {
 					return err
 				}
 			}
@@ -51,8 +53,6 @@ Exit codes:
 			if err != nil {
 				return &usageError{fmt.Errorf("%s %q: %w", a.named("address"), address, err)}
 			}
-			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
-			defer cancel()
 			answer, err := askHealth(ctx, target)
 			if err != nil {
 				return err
@@ -69,9 +69,9 @@ Exit codes:
 }
 
 // listens is where the relay of the same environment listens.
-func (a *app) listens() (string, error) {
+func (a *app) listens(ctx context.Context) (string, error) {
 	// What else is wrong with the settings is the relay's to say.
-	cfg, err := config.Load(pflag.NewFlagSet("", pflag.ContinueOnError), config.Environment(a.env))
+	cfg, err := config.Load(ctx, pflag.NewFlagSet("", pflag.ContinueOnError), config.Environment(a.env))
 	if cfg.Listen != "" {
 		return cfg.Listen, nil
 	}

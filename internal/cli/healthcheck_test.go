@@ -93,7 +93,7 @@ func TestProfilesAreServedOnlyWhenAskedFor(t *testing.T) {
 func TestProfilesAreASetting(t *testing.T) {
 	t.Parallel()
 	cmd := (&app{}).relay()
-	cfg, _ := config.Load(cmd.Flags(), config.Environment{"OUTBOX_PPROF": "true"})
+	cfg, _ := config.Load(cmd.Context(), cmd.Flags(), config.Environment{"OUTBOX_PPROF": "true"})
 	if !cfg.Pprof {
 		t.Error("OUTBOX_PPROF=true has no effect")
 	}

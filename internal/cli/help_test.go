@@ -136,7 +136,7 @@ func TestAConnectionStringThatCannotBeReadIsNotRepeated(t *testing.T) {
 		"postgres://me:hunter2@hunter2@h:port/d", "postgres://me:hunter2/x@h:port/d", "postgres://me:hunter2%@h/d", "host=h password = hunter2 port=x",
 		"host=h password='hunter2 x", "host=h port=x password=hunter2`: hunter", "postgres://h/d?sslpassword=hunter2&sslmode=bad",
 	} {
-		_, err := target{url: text, table: "t", urlName: "DATABASE_URL"}.parse(nil)
+		_, err := target{url: text, table: "t", urlName: "DATABASE_URL"}.parse(t.Context(), nil)
 		if err == nil || strings.Contains(err.Error(), "hunter2") || !strings.HasPrefix(err.Error(), "DATABASE_URL: ") {
 			t.Errorf("%s: got %v", text, err)
 		}

@@ -101,7 +101,7 @@ func (a *app) parts(ctx context.Context, cfg *config.Config, found error, log *s
 // connectBy makes the pool, without connecting. known holds the tables of the sources before, by what they have in common.
 func (p *part) connectBy(ctx context.Context, env environment, known map[string]string) error {
 	target := targetOf(&p.cfg)
-	cfg, err := target.parse(env)
+	cfg, err := target.parse(ctx, env)
 	if err == nil {
 		p.password = target.passwordPlace(env, cfg)
 		err = p.alone(cfg, known)

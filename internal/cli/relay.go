@@ -63,7 +63,7 @@ has lanes, and such a relay does not start while this one lives.`,
 }
 
 func (a *app) runRelay(cmd *cobra.Command) error {
-	cfg, err := config.Load(cmd.Flags(), config.Environment(a.env))
+	cfg, err := config.Load(cmd.Context(), cmd.Flags(), config.Environment(a.env))
 	bar := newProgress(a.stderr, "events")
 	log := a.logger(bar, level(cfg))
 	parts, err := a.parts(cmd.Context(), cfg, err, log)

@@ -85,7 +85,7 @@ func (a *app) runReplay(cmd *cobra.Command, f *replayFlags, args []string) error
 
 // replayer makes the service and the publisher of the source; done closes their connections.
 func (a *app) replayer(cmd *cobra.Command, f *replayFlags) (*operate.Service, *kafka.Replayer, func(), error) {
-	source, err := f.chosen(a)
+	source, err := f.chosen(cmd.Context(), a)
 	if err != nil {
 		return nil, nil, nil, settingsError(cmd, err)
 	}

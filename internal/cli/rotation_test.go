@@ -54,7 +54,7 @@ func TestARotatedPasswordFileIsUsedForTheNextConnection(t *testing.T) {
 	rewrite(t, password, "old\n")
 	cluster := newCluster(t, "shop.order")
 	dsn := "postgres://relay@127.0.0.1:" + strconv.Itoa(server.Port()) + "/postgres?sslmode=disable"
-	source, err := config.Database(nil, config.Environment{"DATABASE_URL": dsn, "OUTBOX_DATABASE_PASSWORD_FILE": password}, "")
+	source, err := config.Database(t.Context(), nil, config.Environment{"DATABASE_URL": dsn, "OUTBOX_DATABASE_PASSWORD_FILE": password}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

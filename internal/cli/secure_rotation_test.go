@@ -16,7 +16,7 @@ func TestRotatedCertificatesAreUsedForTheNextConnection(t *testing.T) {
 	s := newSecured(t)
 	client := devcert.Request{Name: "certified"}
 	parameters := "&sslrootcert=" + s.file(t, "root.crt", s.servers.PEM) + s.pair(t, "client", issue(t, s.clients, client))
-	source, err := config.Database(nil, config.Environment{"DATABASE_URL": s.address("certified", "127.0.0.1", parameters)}, "")
+	source, err := config.Database(t.Context(), nil, config.Environment{"DATABASE_URL": s.address("certified", "127.0.0.1", parameters)}, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,7 +45,7 @@ var pgVariables = []string{"PGHOST", "PGHOSTADDR", "PGPORT", "PGDATABASE", "PGUS
 
 // pool makes the pool without connecting; every error is one of configuration. The table is then the source's.
 func (d *database) pool(ctx context.Context, a *app, cmd *cobra.Command) (*pgxpool.Pool, error) {
-	source, err := config.Database(d.typed(a, cmd), config.Environment(a.env), d.source)
+	source, err := config.Database(ctx, d.typed(a, cmd), config.Environment(a.env), d.source)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (d *database) typed(a *app, cmd *cobra.Command) map[string]string {
 // poolOf makes a source's pool without connecting, and says where the password was taken from.
 func poolOf(ctx context.Context, env environment, source *config.Source) (pool *pgxpool.Pool, password string, err error) {
 	target := targetOf(source)
-	cfg, err := target.parse(env)
+	cfg, err := target.parse(ctx, env)
 	if err != nil {
 		return nil, "", fmt.Errorf("%s%w", source.Where(), err)
 	}
@@ -105,6 +105,8 @@ type target struct {
 	rotating func() config.Secret
 	// urlName, tableName and passwordName are how they were told: by which flag, which variable, which line.
 	urlName, tableName, passwordName string
+	// files are those that the URL names; the driver reads them for each connection.
+	files *connectionFiles
 	// typed is a URL of the command line. A password in it is refused: every user of the machine can read it there.
 	typed bool
 	// tableTyped is a table of the command line.
@@ -130,7 +132,7 @@ var errPasswordOnCommandLine = errors.New("--database-url holds a password, whic
 
 const connectTimeout = 10 * time.Second
 
-func (t target) parse(env environment) (*pgxpool.Config, error) {
+func (t target) parse(ctx context.Context, env environment) (*pgxpool.Config, error) {
 	if t.url == "" && !env.anySet(pgVariables) {
 		return nil, fmt.Errorf("no database: set %s", t.hint)
 	}
@@ -140,7 +142,7 @@ func (t target) parse(env environment) (*pgxpool.Config, error) {
 	if err := t.checkURL(); err != nil {
 		return nil, err
 	}
-	cfg, err := pgxpool.ParseConfig(t.url)
+	cfg, err := t.driver(ctx)
 	if err != nil {
 		return nil, t.unparsable(env, err)
 	}
@@ -150,6 +152,7 @@ func (t target) parse(env environment) (*pgxpool.Config, error) {
 	if t.password != "" {
 		cfg.ConnConfig.Password = string(t.password)
 	}
+	t.files = newConnectionFiles(t, env)
 	cfg.BeforeConnect = t.prepare
 	return cfg, nil
 }
@@ -159,7 +162,7 @@ func (t target) prepare(ctx context.Context, cc *pgx.ConnConfig) error {
 	if t.rotating != nil {
 		cc.Password = string(t.rotating())
 	}
-	return postgres.RereadRoots(t.url)(ctx, cc)
+	return t.files.reread(ctx, cc)
 }
 
 func (t target) checkURL() error {

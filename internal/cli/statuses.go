@@ -29,7 +29,7 @@ type sourceStatus struct {
 // statuses asks all sources that are meant at the same time: one that does not answer keeps nobody waiting for the others. The error is one of
 // configuration; what fails later is in the reports.
 func (a *app) statuses(cmd *cobra.Command, db *database) ([]sourceStatus, error) {
-	sources, err := config.Databases(db.typed(a, cmd), config.Environment(a.env), db.source)
+	sources, err := config.Databases(cmd.Context(), db.typed(a, cmd), config.Environment(a.env), db.source)
 	if err != nil {
 		return nil, settingsError(cmd, err)
 	}

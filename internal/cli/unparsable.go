@@ -1,11 +1,14 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"regexp"
 	"strings"
 
+	"github.com/outbox-relay/outbox/internal/patience"
 	"github.com/outbox-relay/outbox/internal/config"
 )
 
@@ -17,6 +20,12 @@ func (t target) unparsable(env environment, err error) error {
 	name, reason := t.urlName, err.Error()
 	if t.url == "" {
 		name = "PG* variables"
+	}
+	if silent, ok := errors.AsType[*patience.SilentError](err); ok {
+		return fmt.Errorf("%s: %w from a file that is read for a connection (sslrootcert, sslcert, sslkey, .pgpass or the service file): it is a pipe that nobody writes to, or its mount hangs", name, silent)
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
 	}
 	if end := strings.LastIndex(reason, "`: "); end >= 0 {
 		reason = reason[end+len("`: "):]

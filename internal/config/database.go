@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,8 +16,8 @@ func ofDatabaseOnly() []string {
 
 // Database returns the source of that name, or the only one, for a command that needs its database and nothing else: what else is wrong with its settings is not
 // looked at. typed are the flags that were given, by their keys.
-func Database(typed map[string]string, env Environment, name string) (*Source, error) {
-	f, sources, err := databases(typed, env)
+func Database(ctx context.Context, typed map[string]string, env Environment, name string) (*Source, error) {
+	f, sources, err := databases(ctx, typed, env)
 	if err != nil {
 		return nil, err
 	}
@@ -24,8 +25,8 @@ func Database(typed map[string]string, env Environment, name string) (*Source, e
 }
 
 // Databases is Database for a command that works on all sources at once when none is named.
-func Databases(typed map[string]string, env Environment, name string) ([]Source, error) {
-	f, sources, err := databases(typed, env)
+func Databases(ctx context.Context, typed map[string]string, env Environment, name string) ([]Source, error) {
+	f, sources, err := databases(ctx, typed, env)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +46,7 @@ func Databases(typed map[string]string, env Environment, name string) ([]Source,
 }
 
 // databases reads the sources, as far as databases go.
-func databases(typed map[string]string, env Environment) (*file, []Source, error) {
+func databases(ctx context.Context, typed map[string]string, env Environment) (*file, []Source, error) {
 	flags, problems := newLayer(), []error(nil)
 	for _, key := range slices.Sorted(maps.Keys(typed)) {
 		s, _, _ := find(key)
@@ -54,7 +55,7 @@ func databases(typed map[string]string, env Environment) (*file, []Source, error
 	variables := newLayer()
 	for _, key := range ofDatabaseOnly() {
 		s, _, _ := find(key)
-		problems = append(problems, variables.variable(env, s, Setting.variables))
+		problems = append(problems, variables.variable(ctx, env, s, Setting.variables))
 	}
 	c := &Config{}
 	if _, err := fill(c, defaults().only(Run), variables.only(Run), flags.only(Run)); err != nil {
@@ -62,9 +63,9 @@ func databases(typed map[string]string, env Environment) (*file, []Source, error
 	}
 	f := &file{top: newLayer()}
 	if c.File != "" {
-		f = readFile(c.File)
+		f = readFile(ctx, c.File)
 	}
-	sources, wrong := f.sources(env, variables, flags)
+	sources, wrong := f.sources(ctx, env, variables, flags)
 	problems = append(append(problems, f.problems...), wrong...)
 	if err := errors.Join(problems...); err != nil {
 		return nil, nil, err

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"fmt"
 	"regexp"
 	"strings"
@@ -29,7 +30,7 @@ func (f *file) pairs(n *yaml.Node, do func(key string, at int, value *yaml.Node)
 	}
 }
 
-func (f *file) readTop(n *yaml.Node) {
+func (f *file) readTop(ctx context.Context, n *yaml.Node) {
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
 		return
 	}
@@ -39,14 +40,14 @@ func (f *file) readTop(n *yaml.Node) {
 	}
 	f.pairs(n, func(key string, line int, value *yaml.Node) {
 		if key == keySources {
-			f.readSources(value, line)
+			f.readSources(ctx, value, line)
 			return
 		}
-		f.setting(f.top, key, line, value, Process, PerSource)
+		f.setting(ctx, f.top, key, line, value, Process, PerSource)
 	})
 }
 
-func (f *file) readSources(n *yaml.Node, line int) {
+func (f *file) readSources(ctx context.Context, n *yaml.Node, line int) {
 	f.listed = true
 	if n.Kind != yaml.SequenceNode || len(n.Content) == 0 {
 		f.complain(line, "sources: want a list, each source beginning with - name:")
@@ -54,11 +55,11 @@ func (f *file) readSources(n *yaml.Node, line int) {
 	}
 	seen := map[string]int{}
 	for _, item := range n.Content {
-		f.readEntry(resolved(item), seen)
+		f.readEntry(ctx, resolved(item), seen)
 	}
 }
 
-func (f *file) readEntry(n *yaml.Node, seen map[string]int) {
+func (f *file) readEntry(ctx context.Context, n *yaml.Node, seen map[string]int) {
 	if n.Kind != yaml.MappingNode {
 		f.complain(n.Line, "sources: want settings of a source, beginning with - name:")
 		return
@@ -71,7 +72,7 @@ func (f *file) readEntry(n *yaml.Node, seen map[string]int) {
 			e.name = f.sourceName(value, seen)
 			return
 		}
-		f.setting(e.own, key, line, value, PerSource)
+		f.setting(ctx, e.own, key, line, value, PerSource)
 	})
 	if !named {
 		f.complain(n.Line, "the source has no name: give it one, such as name: orders")
@@ -103,7 +104,7 @@ func (f *file) sourceName(n *yaml.Node, seen map[string]int) string {
 }
 
 // setting puts one line of the file into the layer.
-func (f *file) setting(into layer, key string, line int, value *yaml.Node, scopes ...Scope) {
+func (f *file) setting(ctx context.Context, into layer, key string, line int, value *yaml.Node, scopes ...Scope) {
 	s, fromFile, known := find(key)
 	if reason := misplaced(s, key, known, scopes); reason != "" {
 		f.complain(line, "%s", reason)
@@ -125,7 +126,7 @@ func (f *file) setting(into layer, key string, line int, value *yaml.Node, scope
 	}
 	put := into.put
 	if fromFile {
-		put = into.putFile
+		put = func(s Setting, path string, o origin) error { return into.putFile(ctx, s, path, o) }
 	}
 	if err := put(s, text, o); err != nil {
 		f.problems = append(f.problems, err)

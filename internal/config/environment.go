@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,21 +12,21 @@ import (
 type Environment map[string]string
 
 // fromVariables is a layer of variables; names says by which a setting may be made, the first that is set counts.
-func fromVariables(env Environment, names func(Setting) []string, scopes ...Scope) (layer, []error) {
+func fromVariables(ctx context.Context, env Environment, names func(Setting) []string, scopes ...Scope) (layer, []error) {
 	l := newLayer()
 	var problems []error
 	for _, s := range Settings() {
 		if !slices.Contains(scopes, s.Scope) {
 			continue
 		}
-		if err := l.variable(env, s, names); err != nil {
+		if err := l.variable(ctx, env, s, names); err != nil {
 			problems = append(problems, err)
 		}
 	}
 	return l, problems
 }
 
-func (l layer) variable(env Environment, s Setting, names func(Setting) []string) error {
+func (l layer) variable(ctx context.Context, env Environment, s Setting, names func(Setting) []string) error {
 	own := first(env, names(s))
 	file := ""
 	if s.Secret {
@@ -37,7 +38,7 @@ func (l layer) variable(env Environment, s Setting, names func(Setting) []string
 	case own != "":
 		return l.put(s, env[own], origin{name: own})
 	case file != "":
-		return l.putFile(s, env[file], origin{name: file})
+		return l.putFile(ctx, s, env[file], origin{name: file})
 	}
 	return nil
 }
@@ -63,12 +64,12 @@ func Variables() []string {
 	return names
 }
 
-func general(env Environment) (layer, []error) {
-	return fromVariables(env, Setting.variables, Run, Process, PerSource)
+func general(ctx context.Context, env Environment) (layer, []error) {
+	return fromVariables(ctx, env, Setting.variables, Run, Process, PerSource)
 }
 
-func ofSource(env Environment, source string) (layer, []error) {
-	return fromVariables(env, func(s Setting) []string { return []string{s.variableOf(source)} }, PerSource)
+func ofSource(ctx context.Context, env Environment, source string) (layer, []error) {
+	return fromVariables(ctx, env, func(s Setting) []string { return []string{s.variableOf(source)} }, PerSource)
 }
 
 // OfOneSource tells that the variable is meant for a single source: OUTBOX_SOURCE_ORDERS__TABLE. Kubernetes never makes such a name.

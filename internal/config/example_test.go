@@ -46,7 +46,7 @@ func TestTheExampleFileLoadsAndShowsEverySettingWithItsDefault(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
-		file.readTop(root)
+		file.readTop(t.Context(), root)
 		for _, problem := range file.problems {
 			if !strings.Contains(problem.Error(), "open /run/secrets/") {
 				t.Errorf("%s: %v", line, problem)
@@ -77,16 +77,16 @@ func TestACommandForTheDatabaseLooksAtNothingElse(t *testing.T) {
 	t.Parallel()
 	path := write(t, "outbox.yaml", "sasl-mechanism: PLAIN\nsources:\n- name: a\n  database-url: postgres://h/a\n- name: b\n  table: x.y\n  database-password: hunter2\n")
 	env := Environment{"OUTBOX_CONFIG": path, "DATABASE_URL": "postgres://h/all", "OUTBOX_POLL_INTERVAL": "soon", "OUTBOX_SOURCE_A__TABLE": "t"}
-	a, err := Database(nil, env, "a")
+	a, err := Database(t.Context(), nil, env, "a")
 	if err != nil || a.DatabaseURL != "postgres://h/a" || a.Table != "t" || a.Named("table") != "OUTBOX_SOURCE_A__TABLE" {
 		t.Errorf("got %+v, %v", a, err)
 	}
-	b, err := Database(map[string]string{"database-url": "postgres://h/typed"}, env, "b")
+	b, err := Database(t.Context(), map[string]string{"database-url": "postgres://h/typed"}, env, "b")
 	if err != nil || b.DatabaseURL != "postgres://h/typed" || b.Table != "x.y" || b.DatabasePassword != "hunter2" || !b.Typed("database-url") {
 		t.Errorf("got %+v, %v", b, err)
 	}
 	for name, want := range map[string]string{"": "outbox.yaml has the sources a, b: name one with --source", "c": "outbox.yaml has no source c, but a, b"} {
-		if _, err := Database(nil, env, name); err == nil || err.Error() != want {
+		if _, err := Database(t.Context(), nil, env, name); err == nil || err.Error() != want {
 			t.Errorf("source %q: got %v, want %s", name, err, want)
 		}
 	}

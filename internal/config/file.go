@@ -1,17 +1,20 @@
 package config
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/outbox-relay/outbox/internal/patience"
 )
 
 // file is what the YAML file says.
@@ -41,16 +44,20 @@ const (
 )
 
 // maxFile is more than any list of sources needs.
-const maxFile = 4 << 20
+const maxFile = 1 << 20
+
+// filePatience is how long a file may take that is read at the start: the writer of a pipe may come a moment later.
+const filePatience = 15 * time.Second
 
 // readFile reads the YAML file at the path and everything that is wrong with it.
-func readFile(path string) *file {
+func readFile(ctx context.Context, path string) *file {
 	f := &file{name: filepath.Base(path), top: newLayer()}
-	content, err := open(path)
+	read, err := patience.File(ctx, filePatience, path, "file of settings", maxFile)
 	if err != nil {
 		f.problems = append(f.problems, fmt.Errorf("read settings: %w", err))
 		return f
 	}
+	content := string(read.Bytes)
 	if err := f.legible(content); err != nil {
 		f.problems = append(f.problems, err)
 		return f
@@ -61,25 +68,9 @@ func readFile(path string) *file {
 		return f
 	}
 	if root != nil {
-		f.readTop(root)
+		f.readTop(ctx, root)
 	}
 	return f
-}
-
-func open(path string) (string, error) {
-	r, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer r.Close()
-	if info, err := r.Stat(); err == nil && info.IsDir() {
-		return "", fmt.Errorf("%s is a directory: name the file in it; a container engine makes one where the file that it was to mount is missing", path)
-	}
-	content, err := io.ReadAll(io.LimitReader(r, maxFile+1))
-	if err == nil && len(content) > maxFile {
-		err = fmt.Errorf("%s is larger than %d bytes: that is no file of settings", path, maxFile)
-	}
-	return string(content), err
 }
 
 var errSecondDocument = errors.New("the file holds a second document, begun by ---: write one")

@@ -1,16 +1,17 @@
 package config
 
 import (
+	"context"
 	"errors"
 
 	"github.com/spf13/pflag"
 )
 
 // Load reads the settings from the command line, the environment and the file that one of the two names. The error joins everything that is wrong, each
-// problem with its place; what could be read is returned beside it, so that the caller can look at the rest too.
-func Load(fs *pflag.FlagSet, env Environment) (*Config, error) {
+// problem with its place; what could be read is returned beside it, so that the caller can look at the rest too. The end of ctx gives up a file that does not answer.
+func Load(ctx context.Context, fs *pflag.FlagSet, env Environment) (*Config, error) {
 	flags, problems := fromFlags(fs)
-	variables, wrong := general(env)
+	variables, wrong := general(ctx, env)
 	problems = append(problems, wrong...)
 
 	c := &Config{}
@@ -19,14 +20,14 @@ func Load(fs *pflag.FlagSet, env Environment) (*Config, error) {
 	}
 	f := &file{top: newLayer()}
 	if c.File != "" {
-		f = readFile(c.File)
+		f = readFile(ctx, c.File)
 		problems = append(problems, f.problems...)
 	}
 	origins, err := fill(c, defaults().only(Run, Process), f.top.only(Process), variables.only(Run, Process), flags.only(Run, Process))
 	if err != nil {
 		return c, errors.Join(append(problems, err)...)
 	}
-	sources, wrong := f.sources(env, variables, flags)
+	sources, wrong := f.sources(ctx, env, variables, flags)
 	c.Sources, c.origins = sources, origins
 	c.unreadable = len(problems)+len(wrong) > 0
 	for i := range sources {
@@ -37,7 +38,7 @@ func Load(fs *pflag.FlagSet, env Environment) (*Config, error) {
 }
 
 // sources lays the layers of each source over each other. A file without a list, or none at all, has one source without a name.
-func (f *file) sources(env Environment, variables, flags layer) (sources []Source, problems []error) {
+func (f *file) sources(ctx context.Context, env Environment, variables, flags layer) (sources []Source, problems []error) {
 	entries := f.entries
 	if !f.listed {
 		entries = []entry{{own: newLayer()}}
@@ -48,7 +49,7 @@ func (f *file) sources(env Environment, variables, flags layer) (sources []Sourc
 		if e.name != "" {
 			names = append(names, e.name)
 			var wrong []error
-			own, wrong = ofSource(env, e.name)
+			own, wrong = ofSource(ctx, env, e.name)
 			problems = append(problems, wrong...)
 		}
 		s := Source{Name: e.name}

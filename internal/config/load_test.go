@@ -33,7 +33,7 @@ func load(t *testing.T, g given) (*Config, error) {
 	if err := fs.Parse(g.args); err != nil {
 		t.Fatal(err)
 	}
-	return Load(fs, env)
+	return Load(t.Context(), fs, env)
 }
 
 func write(t *testing.T, name, content string) (path string) {

@@ -49,7 +49,7 @@ func TestASecretThatCannotBeReadIsNamedAndNotShown(t *testing.T) {
 	}{
 		"missing":    {given{env: Environment{"KAFKA_SASL_PASSWORD_FILE": "/nowhere"}}, "KAFKA_SASL_PASSWORD_FILE: open /nowhere: no such file"},
 		"empty":      {given{file: "database-password-file: " + empty}, "outbox.yaml:1: database-password-file: " + empty + " is empty"},
-		"large":      {given{file: "database-password-file: " + large}, "has 65537 bytes: that is no password"},
+		"large":      {given{file: "database-password-file: " + large}, "has more than 65536 bytes: that is no password"},
 		"directory":  {given{file: "database-password-file: " + filepath.Dir(large)}, "is a directory: name the file in it"},
 		"unnamed":    {given{file: "database-password-file: ''"}, "names no file"},
 		"both":       {given{env: Environment{"KAFKA_SASL_PASSWORD_FILE": empty, "KAFKA_SASL_PASSWORD": "hunter2"}}, "KAFKA_SASL_PASSWORD and KAFKA_SASL_PASSWORD_FILE are both set: leave one out"},

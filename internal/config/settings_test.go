@@ -94,8 +94,8 @@ func FuzzTheFileNeverPanics(f *testing.F) {
 			return
 		}
 		if root != nil {
-			file.readTop(root)
+			file.readTop(t.Context(), root)
 		}
-		file.sources(nil, newLayer(), newLayer())
+		file.sources(t.Context(), nil, newLayer(), newLayer())
 	})
 }
