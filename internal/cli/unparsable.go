@@ -8,8 +8,8 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/outbox-relay/outbox/internal/patience"
 	"github.com/outbox-relay/outbox/internal/config"
+	"github.com/outbox-relay/outbox/internal/patience"
 )
 
 // attempted is how the driver puts the cause behind what it was about to do.

@@ -31,7 +31,7 @@ func TestACallIsGivenUpAfterItsLimitAndWithItsContext(t *testing.T) {
 		if _, err := Call(ctx, time.Minute, func() (int, error) { <-hang; return 1, nil }); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
-		if got, err := Call(t.Context(), time.Minute, func() (int, error) { time.Sleep(time.Second); return 7, io.EOF }); got != 7 || !errors.Is(err, io.EOF) {
+		if got, err := Call(t.Context(), time.Minute, func() (int, error) { <-time.After(time.Second); return 7, io.EOF }); got != 7 || !errors.Is(err, io.EOF) {
 			t.Errorf("got %d, %v", got, err)
 		}
 	})
