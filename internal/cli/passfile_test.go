@@ -29,7 +29,7 @@ func TestAPasswordFileOfTheDriverIsReadAgainForEachConnection(t *testing.T) {
 	}
 	u.User = url.User("rotating")
 	u.RawQuery = url.Values{"passfile": {passfile}, "sslmode": {"disable"}}.Encode()
-	cfg, err := target{url: u.String(), table: "outbox_event"}.parse(environment{})
+	cfg, err := target{url: u.String(), table: "outbox_event"}.parse(t.Context(), environment{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestAPasswordThatIsToldWinsOverAPasswordFile(t *testing.T) {
 		"told":        {url: address, password: "told"},
 	} {
 		given.table = "outbox_event"
-		cfg, err := given.parse(environment{})
+		cfg, err := given.parse(t.Context(), environment{})
 		if err != nil {
 			t.Fatal(err)
 		}
