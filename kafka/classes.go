@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -185,6 +187,9 @@ func unknownError(topic string, cause error) *relay.PublishError {
 // refusals are what no waiting mends.
 var refusals = []error{kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechanism, kerr.IllegalSaslState, kerr.ClusterAuthorizationFailed, kerr.UnsupportedVersion}
 
+// plaintextToTLS is how the client words that it has read TLS where it expected an answer of Kafka; it has no error for that.
+const plaintextToTLS = "plaintext connection speaking to a tls endpoint"
+
 // outageError says why the brokers cannot be used at all.
 func outageError(doing, brokers string, err error) *relay.PublishError {
 	text := fmt.Errorf("%s %s: %w", doing, brokers, err)
@@ -192,13 +197,15 @@ func outageError(doing, brokers string, err error) *relay.PublishError {
 	if errors.Is(err, io.EOF) {
 		advice = "the broker hung up: compare the settings of TLS and SASL with those of its listener"
 	}
+	unencrypted := strings.Contains(err.Error(), plaintextToTLS)
+	if unencrypted {
+		advice = "the listener speaks TLS: turn TLS on"
+	}
 	if advice != "" {
 		text = fmt.Errorf("%w: %s", text, advice)
 	}
-	for _, refusal := range refusals {
-		if errors.Is(err, refusal) {
-			text = fmt.Errorf("%w: %w", relay.ErrConfiguration, text)
-		}
+	if unencrypted || isA[*tlsError](err) || isA[*tokenError](err) || slices.ContainsFunc(refusals, func(refusal error) bool { return errors.Is(err, refusal) }) {
+		text = fmt.Errorf("%w: %w", relay.ErrConfiguration, text)
 	}
 	return &relay.PublishError{Class: relay.ClassOutage, Code: codeOf(err, codeUnreachable), Err: text}
 }

@@ -22,13 +22,6 @@ const (
 // minLeaseTTL is the relay's own: it leaves a produce one second.
 const minLeaseTTL = 5 * time.Second
 
-// SASL mechanisms.
-const (
-	MechanismPlain       = "PLAIN"
-	MechanismSCRAMSHA256 = "SCRAM-SHA-256"
-	MechanismSCRAMSHA512 = "SCRAM-SHA-512"
-)
-
 // Config says how to reach Kafka. Only Brokers is required.
 type Config struct {
 	// Brokers are the addresses to begin with, host:port; one that answers is enough.
@@ -37,8 +30,15 @@ type Config struct {
 	ClientID string
 	// TLS encrypts the connections, with the system's certificate authorities unless TLSConfig says otherwise.
 	TLS bool
-	// TLSConfig, when not nil, turns TLS on and is used as it is; an empty ServerName stands for the host that is dialled.
+	// TLSConfig, when not nil, turns TLS on and is used as it is; an empty ServerName stands for the host that is dialled. It excludes the fields below.
 	TLSConfig *tls.Config
+	// TLSCAFile holds the certificates of authorities, in PEM form, that are trusted in place of the system's. Any of the files turns TLS on. All of them are read again
+	// for each new connection, so that certificates can be replaced while the process runs; one that cannot be read counts as unchanged.
+	TLSCAFile string
+	// TLSCertFile and TLSKeyFile hold the client certificate, followed by those between it and its authority, and its key without a passphrase. Both or none are given.
+	TLSCertFile, TLSKeyFile string
+	// TLSServerName is the name that the brokers' certificates must have. Default: the host that is dialled. There is no way not to look at it, or at the authority.
+	TLSServerName string
 	// SASL are the credentials; nil means none.
 	SASL *SASL
 	// Compression is none, gzip, snappy, lz4 or zstd. Default: none, which every consumer can read. The limit on a record's size counts
@@ -62,27 +62,13 @@ type Config struct {
 	produced func(*relay.Event)
 	// lenient leaves out what silences a destroyed client, so that a test can show that it is needed.
 	lenient bool
+	// givenTLS tells that TLSConfig was not made here, and defaulted that all this is done.
+	givenTLS, defaulted bool
+	// tlsFiles are shared by all copies; nil without files.
+	tlsFiles *tlsFiles
+	// tokens are shared by all copies; nil without OAuth.
+	tokens *tokens
 }
-
-// SASL are credentials. Its String and LogValue leave the password out.
-type SASL struct {
-	// Mechanism is PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512.
-	Mechanism string
-	Username  string
-	Password  string
-	// PasswordFunc, when not nil, is asked for the password at every authentication, that is for each new connection, so that a password can change while the process runs.
-	// Password is then not used. Its error fails the connection and is shown: it must not hold the password.
-	PasswordFunc func() (string, error)
-}
-
-// String names the mechanism and the user.
-func (s SASL) String() string { return fmt.Sprintf("%s %s ***", s.Mechanism, s.Username) }
-
-// GoString is String, so that no format prints the password.
-func (s SASL) GoString() string { return s.String() }
-
-// LogValue is String, for logs.
-func (s SASL) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
 // TopicSpec is how topics are made.
 type TopicSpec struct {
@@ -95,9 +81,6 @@ type TopicSpec struct {
 func (c Config) withDefaults() Config {
 	if c.ClientID == "" {
 		c.ClientID = DefaultClientID
-	}
-	if c.TLS && c.TLSConfig == nil {
-		c.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	if c.Compression == "" {
 		c.Compression = "none"
@@ -117,8 +100,26 @@ func (c Config) withDefaults() Config {
 	if c.refresh == 0 {
 		c.refresh = time.Minute
 	}
+	return c.withTLS()
+}
+
+// withTLS is done once: the copies share what was read, and the token.
+func (c Config) withTLS() Config {
+	if c.defaulted {
+		return c
+	}
+	c.defaulted, c.givenTLS, c.tlsFiles = true, c.TLSConfig != nil, c.files()
+	if c.TLSConfig == nil && c.tlsFiles == nil && (c.TLS || c.TLSServerName != "") {
+		c.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.TLSServerName}
+	}
+	if c.SASL != nil && c.SASL.OAuth != nil {
+		c.tokens = &tokens{oauth: *c.SASL.OAuth, now: c.now, trust: c.tlsFiles}
+	}
 	return c
 }
+
+// encrypted tells that connections are.
+func (c Config) encrypted() bool { return c.TLSConfig != nil || c.tlsFiles != nil }
 
 func (c Config) validate() error {
 	problems := c.brokerProblems()
@@ -131,16 +132,17 @@ func (c Config) validate() error {
 	if c.MaxMessageBytes < 1024 || c.MaxMessageBytes > maxRequestBytes {
 		problems = append(problems, fmt.Errorf("max message bytes %d: use 1024 to %d", c.MaxMessageBytes, maxRequestBytes))
 	}
+	problems = append(problems, c.tlsProblems()...)
 	if c.SASL != nil {
-		problems = append(problems, c.SASL.problems()...)
+		problems = append(problems, c.SASL.problems(c.encrypted())...)
 	}
 	if s := c.CreateTopics; s != nil {
 		problems = append(problems, s.problems()...)
 	}
-	if len(problems) == 0 {
-		return nil
+	if err := errors.Join(problems...); err != nil {
+		return fmt.Errorf("check kafka configuration: %w", err)
 	}
-	return fmt.Errorf("check kafka configuration: %w", errors.Join(problems...))
+	return nil
 }
 
 func (c Config) brokerProblems() []error {
@@ -152,22 +154,6 @@ func (c Config) brokerProblems() []error {
 		if host, port, err := net.SplitHostPort(b); err != nil || host == "" || port == "" {
 			problems = append(problems, fmt.Errorf("broker %q: write it as host:port", b))
 		}
-	}
-	return problems
-}
-
-func (s *SASL) problems() []error {
-	var problems []error
-	switch s.Mechanism {
-	case MechanismPlain, MechanismSCRAMSHA256, MechanismSCRAMSHA512:
-	default:
-		problems = append(problems, fmt.Errorf("SASL mechanism %q: use PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512", s.Mechanism))
-	}
-	if s.Username == "" {
-		problems = append(problems, errors.New("SASL username: it is empty"))
-	}
-	if s.Password == "" && s.PasswordFunc == nil {
-		problems = append(problems, errors.New("SASL password: it is empty"))
 	}
 	return problems
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,7 +18,8 @@ var (
 // network makes and remembers the sockets of one client, so that they can be reset. It also holds back requests while records are
 // being buffered.
 type network struct {
-	tls     *tls.Config
+	// secured returns the configuration of TLS for a new connection; nil for one without.
+	secured func() *tls.Config
 	dialled func(address string)
 	lenient bool
 	// late tells that nothing may be sent any more; expired is called when a request would have been.
@@ -34,7 +36,7 @@ type network struct {
 }
 
 func newNetwork(c Config) *network {
-	return &network{tls: c.TLSConfig, naming: naming{now: c.now}, dialled: c.dialled, lenient: c.lenient, sockets: map[net.Conn]struct{}{},
+	return &network{secured: c.secured(), naming: naming{now: c.now}, dialled: c.dialled, lenient: c.lenient, sockets: map[net.Conn]struct{}{},
 		late: func() bool { return false }, expired: func() {}}
 }
 
@@ -61,10 +63,11 @@ func (n *network) dial(ctx context.Context, proto, address string) (net.Conn, er
 }
 
 func (n *network) secure(ctx context.Context, raw net.Conn, address string) (net.Conn, error) {
-	if n.tls == nil {
+	cfg := n.secured()
+	if cfg == nil {
 		return raw, nil
 	}
-	cfg := n.tls.Clone()
+	cfg = cfg.Clone()
 	if cfg.ServerName == "" {
 		host, _, err := net.SplitHostPort(address)
 		if err != nil {
@@ -73,7 +76,18 @@ func (n *network) secure(ctx context.Context, raw net.Conn, address string) (net
 		cfg.ServerName = host
 	}
 	conn := tls.Client(raw, cfg)
-	return conn, conn.HandshakeContext(ctx)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		return nil, refusedHere(err, cfg)
+	}
+	return conn, nil
+}
+
+// secured says how connections are encrypted.
+func (c Config) secured() func() *tls.Config {
+	if c.tlsFiles != nil {
+		return c.tlsFiles.config
+	}
+	return func() *tls.Config { return c.TLSConfig }
 }
 
 // remember takes a socket into care, or resets it when it came too late.
@@ -133,11 +147,19 @@ type socket struct {
 	raw      net.Conn
 	network  *network
 	tap      wiretap
+	// heard tells that the broker has answered.
+	heard atomic.Bool
 }
 
 func (s *socket) Read(b []byte) (int, error) {
 	n, err := s.Conn.Read(b)
 	s.tap.read(b[:n], &s.network.naming)
+	if n > 0 {
+		s.heard.Store(true)
+	}
+	if err != nil {
+		err = refusedThere(err)
+	}
 	return n, err
 }
 
@@ -150,7 +172,24 @@ func (s *socket) Write(b []byte) (int, error) {
 		return 0, errLate
 	}
 	s.tap.wrote(b, &s.network.naming)
-	return s.Conn.Write(b)
+	n, err := s.Conn.Write(b)
+	if err != nil && !s.heard.Load() {
+		err = s.hear(err)
+	}
+	return n, err
+}
+
+// hear returns what the broker has said before it hung up. One that does not accept a client certificate does so when the handshake has ended for this side, which may
+// notice by its first write. Nobody else reads before that.
+func (s *socket) hear(unsaid error) error {
+	if _, encrypted := s.Conn.(*tls.Conn); !encrypted || s.SetReadDeadline(time.Now().Add(time.Second)) != nil {
+		return unsaid
+	}
+	_, err := s.Conn.Read(make([]byte, 1))
+	if refusal := refusedThere(err); isA[*tlsError](refusal) {
+		return refusal
+	}
+	return unsaid
 }
 
 // Close resets the connection. The client closes one whose request was not answered in time, and the kernel would go on sending what it holds of it for

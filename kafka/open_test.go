@@ -49,7 +49,7 @@ func TestOpenSaysThatThePasswordIsWrong(t *testing.T) {
 			c := fake(t, kfake.EnableSASL(), kfake.Superuser(mechanism, "relay", "right"), kfake.SeedTopics(1, "t"))
 			// The fake hangs up on a wrong password; this is how Kafka answers.
 			wrong := c.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.SASLAuthenticate}, TopLevel: true, Err: kerr.SaslAuthenticationFailed, Count: -1})
-			p := newPublisher(t, Config{Brokers: c.ListenAddrs(), SASL: &SASL{Mechanism: mechanism, Username: "relay", Password: "wrong-secret"}})
+			p := newPublisher(t, Config{Brokers: c.ListenAddrs(), SASL: &SASL{Mechanism: mechanism, Username: "relay", Password: "wrong-secret", WithoutTLS: true}})
 			refusedOpen(t, p, "SASL_AUTHENTICATION_FAILED")
 			err := p.Open(testContext(t))
 			if strings.Contains(err.Error(), "wrong-secret") {
@@ -59,7 +59,7 @@ func TestOpenSaysThatThePasswordIsWrong(t *testing.T) {
 				t.Errorf("%v is not relay.ErrConfiguration: a relay would try again for ever", err)
 			}
 			wrong.Remove()
-			right := opened(t, Config{Brokers: c.ListenAddrs(), SASL: &SASL{Mechanism: mechanism, Username: "relay", Password: "right"}})
+			right := opened(t, Config{Brokers: c.ListenAddrs(), SASL: &SASL{Mechanism: mechanism, Username: "relay", Password: "right", WithoutTLS: true}})
 			o := newOutcomes(t)
 			right.Publish([]*relay.Event{event(1, "t", "a")}, o.done)
 			o.want(map[int64]string{1: ""})
@@ -71,7 +71,7 @@ func TestOpenSaysThatThePasswordIsWrong(t *testing.T) {
 func TestOpenSaysWhatToLookAtWhenTheBrokerHangsUp(t *testing.T) {
 	t.Parallel()
 	c := fake(t, kfake.EnableSASL(), kfake.Superuser(MechanismPlain, "relay", "right"))
-	p := newPublisher(t, Config{Brokers: c.ListenAddrs(), SASL: &SASL{Mechanism: MechanismPlain, Username: "relay", Password: "wrong"}})
+	p := newPublisher(t, Config{Brokers: c.ListenAddrs(), SASL: &SASL{Mechanism: MechanismPlain, Username: "relay", Password: "wrong", WithoutTLS: true}})
 	refusedOpen(t, p, codeUnreachable, "TLS", "SASL")
 }
 
@@ -168,15 +168,16 @@ func TestThePasswordIsNeverPrinted(t *testing.T) {
 	}
 }
 
-func TestPlainPasswordsInTheClearAreWarnedOf(t *testing.T) {
+func TestWhatWouldSendASecretInTheClearIsRefusedUnlessItIsAllowed(t *testing.T) {
 	t.Parallel()
-	for tls, want := range map[bool]bool{false: true, true: false} {
-		var log syncBuffer
-		_, err := NewPublisher(Config{
-			Brokers: []string{"h:1"}, TLS: tls, SASL: &SASL{Mechanism: MechanismPlain, Username: "relay", Password: "secret"}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		})
-		if err != nil || strings.Contains(log.String(), "without TLS") != want {
-			t.Errorf("TLS %t: %v, log %q", tls, err, log.String())
+	oauth := &OAuth{TokenURL: "https://h/token", ClientID: "relay", ClientSecret: "secret"}
+	for _, s := range []SASL{{Mechanism: MechanismPlain, Username: "relay", Password: "secret"}, {Mechanism: MechanismOAuth, OAuth: oauth}} {
+		for _, c := range []struct{ tls, allowed, refused bool }{{refused: true}, {tls: true}, {allowed: true}} {
+			s.WithoutTLS = c.allowed
+			_, err := NewPublisher(Config{Brokers: []string{"h:1"}, TLS: c.tls, SASL: &s})
+			if (err != nil) != c.refused || err != nil && (!strings.Contains(err.Error(), "without TLS sends") || strings.Contains(err.Error(), "secret")) {
+				t.Errorf("%s, %+v: %v", s.Mechanism, c, err)
+			}
 		}
 	}
 }

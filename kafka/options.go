@@ -1,15 +1,10 @@
 package kafka
 
 import (
-	"context"
-	"fmt"
 	"math"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/twmb/franz-go/pkg/sasl"
-	"github.com/twmb/franz-go/pkg/sasl/plain"
-	"github.com/twmb/franz-go/pkg/sasl/scram"
 )
 
 const (
@@ -49,37 +44,7 @@ func clientOptions(c Config, n *network) []kgo.Opt {
 		kgo.WithLogger(newClientLogger(c.Logger, c.now)),
 	}
 	if c.SASL != nil {
-		opts = append(opts, kgo.SASL(c.SASL.mechanism()))
+		opts = append(opts, kgo.SASL(c.SASL.mechanism(c)))
 	}
 	return opts
-}
-
-func (s *SASL) mechanism() sasl.Mechanism {
-	switch s.Mechanism {
-	case MechanismSCRAMSHA256:
-		return scram.Sha256(s.scram)
-	case MechanismSCRAMSHA512:
-		return scram.Sha512(s.scram)
-	}
-	return plain.Plain(func(context.Context) (plain.Auth, error) {
-		password, err := s.password()
-		return plain.Auth{User: s.Username, Pass: password}, err
-	})
-}
-
-func (s *SASL) scram(context.Context) (scram.Auth, error) {
-	password, err := s.password()
-	return scram.Auth{User: s.Username, Pass: password}, err
-}
-
-// password is the one of now.
-func (s *SASL) password() (string, error) {
-	if s.PasswordFunc == nil {
-		return s.Password, nil
-	}
-	password, err := s.PasswordFunc()
-	if err != nil {
-		return "", fmt.Errorf("ask for the SASL password: %w", err)
-	}
-	return password, nil
 }

@@ -19,7 +19,7 @@ import (
 func rotate(t *testing.T, c *kfake.Cluster, mechanism, password string) {
 	t.Helper()
 	admin := &SASL{Mechanism: mechanism, Username: "admin", Password: "admin"}
-	cl := plainClient(t, c.ListenAddrs(), kgo.SASL(admin.mechanism()))
+	cl := plainClient(t, c.ListenAddrs(), kgo.SASL(admin.mechanism(Config{})))
 	defer cl.Close()
 	named := kadm.ScramSha256
 	if mechanism == MechanismSCRAMSHA512 {
@@ -106,7 +106,7 @@ func TestAPasswordThatCannotBeHadFailsTheConnectionWithTheReason(t *testing.T) {
 	for _, mechanism := range []string{MechanismPlain, MechanismSCRAMSHA256, MechanismSCRAMSHA512} {
 		c := fake(t, kfake.EnableSASL(), kfake.Superuser(mechanism, "relay", "right"))
 		p := newPublisher(t, Config{Brokers: c.ListenAddrs(), LeaseTTL: minLeaseTTL, SASL: &SASL{
-			Mechanism: mechanism, Username: "relay", PasswordFunc: func() (string, error) { return "", errors.New("the vault is sealed") },
+			Mechanism: mechanism, Username: "relay", WithoutTLS: true, PasswordFunc: func() (string, error) { return "", errors.New("the vault is sealed") },
 		}})
 		if err := p.Open(testContext(t)); err == nil || !strings.Contains(err.Error(), "the vault is sealed") {
 			t.Errorf("%s: got %v", mechanism, err)

@@ -36,9 +36,6 @@ func NewPublisher(c Config) (*Publisher, error) {
 	if err := c.validate(); err != nil {
 		return nil, err
 	}
-	if c.SASL != nil && c.SASL.Mechanism == MechanismPlain && c.TLSConfig == nil {
-		c.Logger.Warn("SASL PLAIN without TLS sends the password in the clear: turn TLS on, or use SCRAM", "brokers", c.brokerList())
-	}
 	return &Publisher{cfg: c}, nil
 }
 

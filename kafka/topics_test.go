@@ -167,7 +167,7 @@ func TestCheckTopicsSeesThatWritingIsForbidden(t *testing.T) {
 	}
 	c := fake(t, kfake.EnableSASL(), kfake.EnableACLs(), kfake.SeedTopics(1, "read-only", "writable"),
 		kfake.User("PLAIN", "relay", "secret", may("read-only", kmsg.ACLOperationDescribe), may("writable", kmsg.ACLOperationWrite)))
-	p := opened(t, Config{Brokers: c.ListenAddrs(), SASL: &SASL{Mechanism: "PLAIN", Username: "relay", Password: "secret"}})
+	p := opened(t, Config{Brokers: c.ListenAddrs(), SASL: &SASL{Mechanism: "PLAIN", Username: "relay", Password: "secret", WithoutTLS: true}})
 	if got := checked(t, p, "read-only"); got != "topic TOPIC_AUTHORIZATION_FAILED" {
 		t.Errorf("a topic that may only be read: %q", got)
 	}

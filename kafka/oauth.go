@@ -1,0 +1,217 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+)
+
+// OAuth is a client that gets tokens by the grant client_credentials of RFC 6749. Its String and LogValue leave out the secret.
+type OAuth struct {
+	// TokenURL is the token endpoint, https. It is asked over TLS with the system's authorities and those of Config.TLSCAFile. http is for this machine alone, unless
+	// SASL.WithoutTLS is set.
+	TokenURL     string
+	ClientID     string
+	ClientSecret string
+	// SecretFunc, when not nil, is asked for the secret each time a token is fetched; ClientSecret is then not used. Its error is shown: it must not hold the secret.
+	SecretFunc func() (string, error)
+	// Scope is what is asked for, words with blanks between them; "" leaves it to the server.
+	Scope string
+	// Timeout is how long a fetch may take. Default: 4 s, which is less than a relay waits for a connection by default.
+	Timeout time.Duration
+}
+
+// DefaultTokenTimeout is that of [OAuth].
+const DefaultTokenTimeout = 4 * time.Second
+
+// tokenMargin is how long before its end a token is not used any more: it has to reach the broker, whose clock may differ.
+const tokenMargin = 30 * time.Second
+
+// String names the client and the endpoint.
+func (o OAuth) String() string { return fmt.Sprintf("%s *** at %s", o.ClientID, o.TokenURL) }
+
+// GoString is String, so that no format prints the secret.
+func (o OAuth) GoString() string { return o.String() }
+
+// LogValue is String, for logs.
+func (o OAuth) LogValue() slog.Value { return slog.StringValue(o.String()) }
+
+func (s *SASL) oauthProblems() []error {
+	switch {
+	case s.TokenFunc != nil && s.OAuth != nil:
+		return []error{errors.New("SASL OAUTHBEARER: TokenFunc and OAuth are both given: leave one out")}
+	case s.TokenFunc != nil:
+		return nil
+	case s.OAuth == nil:
+		return []error{errors.New("SASL OAUTHBEARER: it needs a token endpoint, a client id and a client secret")}
+	}
+	return s.OAuth.problems(s.WithoutTLS)
+}
+
+func (o *OAuth) problems(withoutTLS bool) (problems []error) {
+	u, err := url.Parse(o.TokenURL)
+	switch {
+	case o.TokenURL == "":
+		problems = append(problems, errors.New("SASL OAuth token URL: it is empty"))
+	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
+		problems = append(problems, errors.New("SASL OAuth token URL: want https://host/path"))
+	case u.User != nil:
+		problems = append(problems, errors.New("SASL OAuth token URL: it holds a user or a password: give them as client id and client secret"))
+	case u.Scheme == "http" && !withoutTLS && !isLoopback(u.Hostname()):
+		problems = append(problems, fmt.Errorf("SASL OAuth token URL %s: http sends the client secret in the clear: use https", o.TokenURL))
+	}
+	if o.ClientID == "" {
+		problems = append(problems, errors.New("SASL OAuth client id: it is empty"))
+	}
+	if o.ClientSecret == "" && o.SecretFunc == nil {
+		problems = append(problems, errors.New("SASL OAuth client secret: it is empty"))
+	}
+	if o.Timeout < 0 {
+		problems = append(problems, fmt.Errorf("SASL OAuth timeout %s: want more than 0", o.Timeout))
+	}
+	return problems
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// tokens fetches tokens and keeps the last one. It is shared by all clients of a Config.
+type tokens struct {
+	oauth OAuth
+	now   func() time.Time
+	trust *tlsFiles
+
+	mu   sync.Mutex // held while a token is fetched: one fetch serves all connections that wait
+	last *oauth2.Token
+}
+
+// token is one for an authentication of now.
+func (c Config) token(ctx context.Context) (string, error) {
+	if c.SASL.TokenFunc == nil {
+		return c.tokens.get(ctx)
+	}
+	token, err := c.SASL.TokenFunc(ctx)
+	if err != nil {
+		return "", fmt.Errorf("ask for the SASL token: %w", err)
+	}
+	return token, nil
+}
+
+func (t *tokens) get(ctx context.Context) (string, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	// A token without an end is not kept: nobody says how long it holds.
+	if t.last != nil && !t.last.Expiry.IsZero() && t.now().Before(t.last.Expiry.Add(-tokenMargin)) {
+		return t.last.AccessToken, nil
+	}
+	t.last = nil
+	secret, err := t.oauth.secret()
+	if err != nil {
+		return "", fmt.Errorf("ask for the SASL OAuth client secret: %w", err)
+	}
+	token, err := t.fetch(ctx, secret)
+	if err != nil {
+		return "", t.failure(err, secret)
+	}
+	t.last = token
+	return token.AccessToken, nil
+}
+
+// secret is the one of now.
+func (o *OAuth) secret() (string, error) {
+	if o.SecretFunc == nil {
+		return o.ClientSecret, nil
+	}
+	return o.SecretFunc()
+}
+
+func (t *tokens) fetch(ctx context.Context, secret string) (*oauth2.Token, error) {
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: t.tls(), DisableKeepAlives: true}
+	client := &http.Client{Transport: transport, Timeout: cmp.Or(t.oauth.Timeout, DefaultTokenTimeout), CheckRedirect: refuseRedirect}
+	cc := clientcredentials.Config{ClientID: t.oauth.ClientID, ClientSecret: secret, TokenURL: t.oauth.TokenURL, Scopes: strings.Fields(t.oauth.Scope)}
+	return cc.Token(context.WithValue(ctx, oauth2.HTTPClient, client))
+}
+
+// refuseRedirect keeps the secret from going where nobody has sent it.
+func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// tls trusts the brokers' authorities too: a company has one for all.
+func (t *tokens) tls() *tls.Config {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	if t.trust == nil || t.trust.ca == "" {
+		return cfg
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool()
+	}
+	// One that cannot be read was reported when the connection to the broker was made.
+	if content, err := readPEM("TLS CA file", t.trust.ca); err == nil {
+		pool.AppendCertsFromPEM(content)
+	}
+	cfg.RootCAs = pool
+	return cfg
+}
+
+// tokenError is a refusal of the token endpoint, which waiting does not mend.
+type tokenError struct{ text string }
+
+func (e *tokenError) Error() string { return e.text }
+
+// failure words why there is no token, in one line and without what the endpoint may have repeated of the request.
+func (t *tokens) failure(err error, secret string) error {
+	where := "get a token from " + t.oauth.TokenURL + ": "
+	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
+	if !ok {
+		return t.unreachable(where, err)
+	}
+	said := refused.Response.Status
+	if refused.ErrorCode != "" {
+		said += ", " + oneLine(refused.ErrorCode)
+	}
+	if refused.ErrorDescription != "" {
+		said += " (" + oneLine(refused.ErrorDescription) + ")"
+	}
+	if secret != "" {
+		said = strings.ReplaceAll(said, secret, "***")
+	}
+	switch status := refused.Response.StatusCode; {
+	case status == http.StatusTooManyRequests || status >= 500:
+		return errors.New(where + said)
+	case status == http.StatusNotFound || status < 400:
+		return &tokenError{where + said + ": correct the URL of the token endpoint"}
+	}
+	return &tokenError{where + said + ": check client id, client secret and scope"}
+}
+
+func (t *tokens) unreachable(where string, err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err
+	}
+	if refusal := refusedHere(err, &tls.Config{}); isA[*tlsError](refusal) {
+		return &tokenError{where + err.Error() + ": the endpoint's certificate has to be signed by an authority of this machine or of the CA file, for this host, and be valid"}
+	}
+	return fmt.Errorf("%s%w", where, err)
+}
+
+// oneLine is a text of somebody else's, shortened, without what would break a line.
+func oneLine(text string) string {
+	const longest = 200
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }), " ")
+	return strings.ToValidUTF8(text[:min(len(text), longest)], "")
+}

@@ -1,0 +1,192 @@
+package kafka
+
+import (
+	"bytes"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+)
+
+// tlsFiles make a configuration of TLS for each new connection from what the files hold then, so that certificates can be replaced while the process runs. All clients
+// of one Config share it.
+type tlsFiles struct {
+	ca, cert, key, serverName string
+	log                       *slog.Logger
+	now                       func() time.Time
+
+	mu sync.Mutex
+	// last is what the files held when they could be read last; nil before.
+	last *tls.Config
+	// said is what was wrong with them last; "" when nothing was.
+	said string
+}
+
+// files are those of the configuration; nil when it names none.
+func (c Config) files() *tlsFiles {
+	if c.TLSCAFile == "" && c.TLSCertFile == "" && c.TLSKeyFile == "" {
+		return nil
+	}
+	return &tlsFiles{ca: c.TLSCAFile, cert: c.TLSCertFile, key: c.TLSKeyFile, serverName: c.TLSServerName, log: c.Logger, now: c.now}
+}
+
+// config is for a new connection. Files that cannot be read, such as ones that are just being replaced, count as unchanged: who refuses what they held says so.
+func (f *tlsFiles) config() *tls.Config {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	cfg, err := f.read()
+	switch {
+	case err == nil:
+		f.last, f.said = cfg, ""
+	case err.Error() != f.said:
+		f.said = err.Error()
+		f.log.Warn("TLS files cannot be used; what they held before is", "error", err)
+	}
+	return f.last
+}
+
+// check reads the files for the first time.
+func (f *tlsFiles) check() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	cfg, err := f.read()
+	if err == nil {
+		err = f.timely(cfg)
+	}
+	if err == nil {
+		f.last = cfg
+	}
+	return err
+}
+
+func (f *tlsFiles) read() (*tls.Config, error) {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.serverName}
+	var problems []error
+	if f.ca != "" {
+		pool, err := readCA(f.ca)
+		cfg.RootCAs, problems = pool, append(problems, err)
+	}
+	if f.cert != "" && f.key != "" {
+		pair, err := readPair(f.cert, f.key)
+		// A list would be searched for a certificate of an authority that the broker names; one that it does not name is to be refused by the broker, which says so.
+		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+		cfg.Certificates, problems = []tls.Certificate{pair}, append(problems, err)
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, err
+	}
+	return cfg, nil
+}
+
+// timely refuses a client certificate that no broker accepts.
+func (f *tlsFiles) timely(cfg *tls.Config) error {
+	if len(cfg.Certificates) == 0 {
+		return nil
+	}
+	leaf := cfg.Certificates[0].Leaf
+	switch now := f.now(); {
+	case now.After(leaf.NotAfter):
+		return fmt.Errorf("TLS certificate file %s: the certificate has expired on %s: replace it", f.cert, leaf.NotAfter.UTC().Format(time.RFC3339))
+	case now.Before(leaf.NotBefore):
+		return fmt.Errorf("TLS certificate file %s: the certificate is not valid before %s: replace it, or set this machine's clock", f.cert, leaf.NotBefore.UTC().Format(time.RFC3339))
+	}
+	return nil
+}
+
+// subject is the name in the client certificate, as brokers write it; "" without one.
+func (f *tlsFiles) subject() string {
+	cfg := f.config()
+	if cfg == nil || len(cfg.Certificates) == 0 {
+		return ""
+	}
+	return cfg.Certificates[0].Leaf.Subject.String()
+}
+
+// maxPEM is more than any bundle of authorities has.
+const maxPEM = 8 << 20
+
+func readPEM(what, path string) ([]byte, error) {
+	r, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	defer r.Close()
+	switch info, err := r.Stat(); {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", what, err)
+	case info.IsDir():
+		return nil, fmt.Errorf("%s: %s is a directory: name the file in it", what, path)
+	}
+	content, err := io.ReadAll(io.LimitReader(r, maxPEM))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	if !bytes.Contains(content, []byte("-----BEGIN ")) {
+		return nil, fmt.Errorf("%s: %s is not in PEM form, which begins with -----BEGIN: convert a Java keystore or a PKCS#12 file by openssl pkcs12", what, path)
+	}
+	return content, nil
+}
+
+func readCA(path string) (*x509.CertPool, error) {
+	const what = "TLS CA file"
+	content, err := readPEM(what, path)
+	if err != nil {
+		return nil, err
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(content) {
+		return nil, fmt.Errorf("%s: %s holds no certificate that can be read: give it that of the authority that has signed the brokers'", what, path)
+	}
+	return pool, nil
+}
+
+// readPair reads a certificate, with those between it and the authority, and its key. No error repeats anything of the key.
+func readPair(cert, key string) (tls.Certificate, error) {
+	const certFile, keyFile = "TLS certificate file", "TLS key file"
+	certPEM, certErr := readPEM(certFile, cert)
+	keyPEM, keyErr := readPEM(keyFile, key)
+	if err := errors.Join(certErr, keyErr); err != nil {
+		return tls.Certificate{}, err
+	}
+	if isEncrypted(keyPEM) {
+		return tls.Certificate{}, fmt.Errorf("%s: %s is encrypted: give the key without a passphrase (openssl pkey), in a file that only this program may read", keyFile, key)
+	}
+	pair, err := tls.X509KeyPair(certPEM, keyPEM)
+	if err != nil {
+		return tls.Certificate{}, fmt.Errorf("TLS certificate file %s with key file %s: %w", cert, key, err)
+	}
+	return pair, nil
+}
+
+func isEncrypted(content []byte) bool {
+	for block, rest := pem.Decode(content); block != nil; block, rest = pem.Decode(rest) {
+		if block.Type == "ENCRYPTED PRIVATE KEY" || block.Headers["DEK-Info"] != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// tlsProblems are what is wrong with the settings of TLS.
+func (c Config) tlsProblems() []error {
+	var problems []error
+	named := c.tlsFiles != nil || c.TLSServerName != ""
+	if c.givenTLS && named {
+		problems = append(problems, errors.New("TLSConfig and files of TLS or a server name are both given: leave one out"))
+	}
+	if (c.TLSCertFile == "") != (c.TLSKeyFile == "") {
+		return append(problems, errors.New("TLS certificate file and TLS key file belong together: give both, or none"))
+	}
+	if c.tlsFiles != nil {
+		if err := c.tlsFiles.check(); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	return problems
+}
