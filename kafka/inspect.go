@@ -1,12 +1,14 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -254,10 +256,7 @@ func (i *Inspector) Quotas(ctx context.Context) (quotas []Quota, err error) {
 }
 
 func (i *Inspector) mine(entity kadm.ClientQuotaEntity) bool {
-	user := "ANONYMOUS"
-	if i.cfg.SASL != nil {
-		user = i.cfg.SASL.Username
-	}
+	user := strings.TrimPrefix(i.User(), "User:")
 	for _, c := range entity {
 		if c.Name != nil && (c.Type == "user" && *c.Name != user || c.Type == "client-id" && *c.Name != i.cfg.ClientID || c.Type == "ip") {
 			return false
@@ -266,13 +265,22 @@ func (i *Inspector) mine(entity kadm.ClientQuotaEntity) bool {
 	return true
 }
 
-// User is the name by which the brokers know the relay, as ACLs write it; User:ANONYMOUS without SASL.
+// User is the name by which the brokers know the relay, as ACLs write it: of SASL, else of the client certificate, else User:ANONYMOUS. Of OAUTHBEARER with a client id it is that
+// one, which the token may say otherwise, and of other tokens and of AWS it is not known here.
 func (i *Inspector) User() string {
-	if i.cfg.SASL == nil {
-		return "User:ANONYMOUS"
+	switch {
+	case i.cfg.SASL != nil:
+		return "User:" + cmp.Or(i.cfg.SASL.user(), "NAME")
+	case i.cfg.tlsFiles != nil && i.cfg.tlsFiles.subject() != "":
+		return "User:" + i.cfg.tlsFiles.subject()
 	}
-	return "User:" + i.cfg.SASL.Username
+	return anonymous
 }
+
+const anonymous = "User:ANONYMOUS"
+
+// IsAnonymous tells that the brokers do not know who the user is.
+func (i *Inspector) IsAnonymous() bool { return i.User() == anonymous }
 
 // Bootstrap is the list of brokers for the tools of Kafka.
 func (i *Inspector) Bootstrap() string { return i.cfg.brokerList() }

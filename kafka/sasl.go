@@ -97,7 +97,7 @@ func (s *SASL) clearProblem(secret string, encrypted bool) error {
 	if encrypted || s.WithoutTLS {
 		return nil
 	}
-	return fmt.Errorf("SASL %s without TLS sends the %s in the clear: turn TLS on, use SCRAM, or, where nobody else is on the network, allow it by the setting SASL without TLS", s.Mechanism, secret)
+	return fmt.Errorf("SASL %s without TLS sends the %s in the clear: turn TLS on, use SCRAM, or, where nobody else is on the network, allow it by SASL.WithoutTLS (sasl-without-tls)", s.Mechanism, secret)
 }
 
 // mechanism authenticates the connections of one client.

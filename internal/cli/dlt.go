@@ -37,7 +37,11 @@ where it is remembered which letters were sent back; it can be that of the consu
 
 // dltSettings are the relay's settings that a command on dead letters needs.
 func dltSettings() []string {
-	return []string{"config", "database-url", "table", "brokers", "client-id", "tls", "sasl-mechanism", "sasl-username", "compression", "verbose"}
+	return []string{
+		"config", "database-url", "table", "brokers", "client-id", "compression", "verbose",
+		"tls", "tls-ca", "tls-cert", "tls-key", "tls-server-name",
+		"sasl-mechanism", "sasl-username", "sasl-without-tls", "sasl-oauth-url", "sasl-oauth-client-id", "sasl-oauth-scope",
+	}
 }
 
 // dltFlags are those of every command on dead letters.

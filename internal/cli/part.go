@@ -218,16 +218,12 @@ func (p *part) kafka(log *slog.Logger) kafka.Config {
 	cfg := kafka.Config{
 		Brokers:     s.Brokers,
 		ClientID:    s.ClientID,
-		TLS:         s.TLS,
 		Compression: s.Compression,
 		LeaseTTL:    s.LeaseTTL,
 		Logger:      log,
-	}
-	if s.SASLMechanism != "" {
-		cfg.SASL = &kafka.SASL{Mechanism: s.SASLMechanism, Username: s.SASLUsername, Password: string(s.SASLPassword)}
-		if rotating := s.Rotating("sasl-password"); rotating != nil {
-			cfg.SASL.PasswordFunc = func() (string, error) { return string(rotating()), nil }
-		}
+		SASL:        p.sasl(),
+
+		TLS: s.TLS, TLSCAFile: s.TLSCA, TLSCertFile: s.TLSCert, TLSKeyFile: s.TLSKey, TLSServerName: s.TLSServerName,
 	}
 	if s.CreateTopics {
 		cfg.CreateTopics = &kafka.TopicSpec{Partitions: s.TopicPartitions, Replication: s.TopicReplication}

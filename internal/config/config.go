@@ -47,18 +47,29 @@ type Source struct {
 	Mode string `koanf:"mode"`
 
 	// Brokers are host:port.
-	Brokers  []string `koanf:"brokers"`
-	ClientID string   `koanf:"client-id"`
-	TLS      bool     `koanf:"tls"`
-	// SASLMechanism is "" for no authentication.
-	SASLMechanism    string   `koanf:"sasl-mechanism"`
-	SASLUsername     string   `koanf:"sasl-username"`
-	SASLPassword     Secret   `koanf:"sasl-password"`
+	Brokers          []string `koanf:"brokers"`
+	ClientID         string   `koanf:"client-id"`
 	Compression      string   `koanf:"compression"`
 	Topics           []string `koanf:"topics"`
 	CreateTopics     bool     `koanf:"create-topics"`
 	TopicPartitions  int      `koanf:"topic-partitions"`
 	TopicReplication int      `koanf:"topic-replication"`
+
+	TLS bool `koanf:"tls"`
+	// TLSCA, TLSCert and TLSKey are PEM files; any of them turns TLS on.
+	TLSCA         string `koanf:"tls-ca"`
+	TLSCert       string `koanf:"tls-cert"`
+	TLSKey        string `koanf:"tls-key"`
+	TLSServerName string `koanf:"tls-server-name"`
+	// SASLMechanism is "" for no authentication.
+	SASLMechanism         string `koanf:"sasl-mechanism"`
+	SASLUsername          string `koanf:"sasl-username"`
+	SASLPassword          Secret `koanf:"sasl-password"`
+	SASLWithoutTLS        bool   `koanf:"sasl-without-tls"`
+	SASLOAuthURL          string `koanf:"sasl-oauth-url"`
+	SASLOAuthClientID     string `koanf:"sasl-oauth-client-id"`
+	SASLOAuthClientSecret Secret `koanf:"sasl-oauth-client-secret"`
+	SASLOAuthScope        string `koanf:"sasl-oauth-scope"`
 
 	// Retain is how long settled events are kept, 0 for ever; RetainNewest how many of the newest are kept, whatever their age.
 	Retain       time.Duration `koanf:"retain"`

@@ -11,7 +11,7 @@ func TestEffectiveSettingsSayWhereEachIsFrom(t *testing.T) {
 	t.Parallel()
 	password := write(t, "password", "hunter2")
 	c := mustLoad(t, given{
-		file: "brokers: [h:1, h:2]\nlisten: :9090\nsasl-mechanism: PLAIN\nsasl-username: me\nsasl-password-file: " + password +
+		file: "brokers: [h:1, h:2]\nlisten: :9090\nsasl-mechanism: SCRAM-SHA-512\nsasl-username: me\nsasl-password-file: " + password +
 			"\nsources:\n- name: a\n  settle: delete\n  retain: 7d\n  database-url: postgres://me:hunter2@h/d\n",
 		env:  Environment{"OUTBOX_VERBOSE": "true", "KAFKA_CLIENT_ID": "me", "OUTBOX_SOURCE_A__DATABASE_PASSWORD": "hunter2"},
 		args: []string{"--batch-size=7", "--once"},

@@ -75,7 +75,7 @@ func newFile() *file { return &file{name: "x", top: newLayer()} }
 
 func TestACommandForTheDatabaseLooksAtNothingElse(t *testing.T) {
 	t.Parallel()
-	path := write(t, "outbox.yaml", "sasl-mechanism: PLAIN\nsources:\n- name: a\n  database-url: postgres://h/a\n- name: b\n  table: x.y\n  database-password: hunter2\n")
+	path := write(t, "outbox.yaml", "sasl-mechanism: SCRAM-SHA-512\nsources:\n- name: a\n  database-url: postgres://h/a\n- name: b\n  table: x.y\n  database-password: hunter2\n")
 	env := Environment{"OUTBOX_CONFIG": path, "DATABASE_URL": "postgres://h/all", "OUTBOX_POLL_INTERVAL": "soon", "OUTBOX_SOURCE_A__TABLE": "t"}
 	a, err := Database(t.Context(), nil, env, "a")
 	if err != nil || a.DatabaseURL != "postgres://h/a" || a.Table != "t" || a.Named("table") != "OUTBOX_SOURCE_A__TABLE" {

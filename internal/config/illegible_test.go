@@ -59,7 +59,7 @@ func TestADirectoryInPlaceOfTheFileIsSaid(t *testing.T) {
 // What YAML would make a boolean or a number of is a text where a text is wanted; an anchor is what it stands for.
 func TestTextsAreTakenAsTheyAreWritten(t *testing.T) {
 	t.Parallel()
-	c := mustLoad(t, given{file: "\ufeffbrokers: [h:1]\r\nsasl-mechanism: PLAIN\r\nsasl-username: no\r\nsasl-password: 0123_4\r\nclient-id: &me 007\r\nrelay-name: *me\r\nretain: 0\r\nstall-timeout: &t 20s\r\nlease-ttl: *t\r\n"})
+	c := mustLoad(t, given{file: "\ufeffbrokers: [h:1]\r\nsasl-mechanism: SCRAM-SHA-512\r\nsasl-username: no\r\nsasl-password: 0123_4\r\nclient-id: &me 007\r\nrelay-name: *me\r\nretain: 0\r\nstall-timeout: &t 20s\r\nlease-ttl: *t\r\n"})
 	s := c.Sources[0]
 	if s.SASLUsername != "no" || s.SASLPassword != "0123_4" || s.ClientID != "007" || c.RelayName != "007" || s.Retain != 0 || s.LeaseTTL != 20*time.Second {
 		t.Errorf("got %+v", c)

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -67,11 +68,14 @@ func (l layer) set(s Setting, value any, text string, o origin) error {
 	return nil
 }
 
+// urlWithPassword is a URL whose user has a password.
+var urlWithPassword = regexp.MustCompile(`^[a-zA-Z]+://[^/@]*:[^/]*@`)
+
 // longestShown bounds what an error repeats of a value.
 const longestShown = 100
 
 func (s Setting) shown(text string) string {
-	if s.Secret {
+	if s.Secret || strings.Contains(text, pemBegins) || urlWithPassword.MatchString(text) {
 		return "not shown"
 	}
 	if len(text) > longestShown {

@@ -146,7 +146,7 @@ sources:
 - name: orders
 - just text
 - name: billing
-  sasl-mechanism: PLAIN
+  sasl-mechanism: SCRAM-SHA-512
   sources: []
 `,
 		env:  Environment{"OUTBOX_SOURCE_BILING__TABLE": "x", "OUTBOX_SOURCE_ORDERS__BATCH_SIZE": "many", "OUTBOX_START_TIMEOUT": "0s", "OUTBOX_SOURCE_X_SERVICE_HOST": "1.2.3.4"},

@@ -12,7 +12,7 @@ import (
 func TestSecretsComeByVariableLineOrFile(t *testing.T) {
 	t.Parallel()
 	path := write(t, "password", "hunter2\r\n")
-	base := "brokers: h:1\nsasl-mechanism: PLAIN\nsasl-username: me\n"
+	base := "brokers: h:1\nsasl-mechanism: SCRAM-SHA-512\nsasl-username: me\n"
 	for name, g := range map[string]given{
 		"variable":                     {base, Environment{"KAFKA_SASL_PASSWORD": "hunter2"}, nil},
 		"our variable":                 {base, Environment{"KAFKA_SASL_PASSWORD": "other", "OUTBOX_SASL_PASSWORD": "hunter2"}, nil},
@@ -82,7 +82,7 @@ func TestASecretHasNoDefault(t *testing.T) {
 func TestARotatedSecretIsReadAgain(t *testing.T) {
 	t.Parallel()
 	path := write(t, "password", "first\n")
-	c := mustLoad(t, given{file: "brokers: h:1\ndatabase-password-file: " + path + "\nsasl-mechanism: PLAIN\nsasl-username: me\nsasl-password: fixed\n"})
+	c := mustLoad(t, given{file: "brokers: h:1\ndatabase-password-file: " + path + "\nsasl-mechanism: SCRAM-SHA-512\nsasl-username: me\nsasl-password: fixed\n"})
 	rotating := c.Sources[0].Rotating("database-password")
 	replace := func(content string) {
 		t.Helper()

@@ -27,6 +27,7 @@ func groups() []group {
 		{"Of the process", ofProcess()},
 		{"The database", ofDatabase()},
 		{"Kafka", ofKafka()},
+		{"Kafka: TLS and authentication", ofKafkaSecurity()},
 		{"How events are read and published", ofEngine()},
 		{"What is deleted when it is old", ofRetention()},
 	}
@@ -72,10 +73,6 @@ func ofKafka() []Setting {
 	return []Setting{
 		{Key: "brokers", Usual: "KAFKA_BROKERS", Scope: PerSource, Kind: List, Example: "kafka-1:9092, kafka-2:9092", needed: true, Usage: "Kafka brokers, `host:port,...` (KAFKA_BROKERS)", ok: addresses, want: "addresses, each with a port, such as kafka-1:9092"},
 		{Key: "client-id", Usual: "KAFKA_CLIENT_ID", Scope: PerSource, Kind: Text, Default: "outbox-relay", Usage: "the client `id` that the brokers see (KAFKA_CLIENT_ID)"},
-		{Key: "tls", Usual: "KAFKA_TLS_ENABLED", Scope: PerSource, Kind: Bool, Usage: "talk TLS to the brokers, with the system's roots (KAFKA_TLS_ENABLED)"},
-		{Key: "sasl-mechanism", Usual: "KAFKA_SASL_MECHANISM", Scope: PerSource, Kind: Text, Example: "SCRAM-SHA-512", Words: []string{"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"}, Usage: "%s (KAFKA_SASL_MECHANISM); the password comes by KAFKA_SASL_PASSWORD or KAFKA_SASL_PASSWORD_FILE"},
-		{Key: "sasl-username", Usual: "KAFKA_SASL_USERNAME", Scope: PerSource, Kind: Text, Example: "outbox", Usage: "SASL user `name` (KAFKA_SASL_USERNAME)"},
-		{Key: "sasl-password", Usual: "KAFKA_SASL_PASSWORD", Scope: PerSource, Kind: Text, Secret: true, Example: "/run/secrets/kafka", Usage: "SASL password"},
 		{Key: "compression", Scope: PerSource, Kind: Text, Default: "none", Words: []string{"none", "gzip", "snappy", "lz4", "zstd"}, Usage: "%s; kafkajs consumers read none and gzip only"},
 		{
 			Key: "topics", Scope: PerSource, Kind: List, Example: "shop.order, shop.payment", Usage: "topics that must exist when the relay starts, `name,...`",

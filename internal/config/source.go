@@ -19,16 +19,8 @@ func (s *Source) problems() []error {
 	if len(s.Brokers) == 0 {
 		add("no brokers: set %s", s.How("brokers", "KAFKA_BROKERS, such as kafka-1:9092,kafka-2:9092, or --brokers"))
 	}
-	switch {
-	case s.SASLMechanism == "" && s.SASLUsername != "":
-		mechanism, _, _ := find("sasl-mechanism")
-		add("%s is set and no mechanism: set %s", s.Named("sasl-username"), s.How("sasl-mechanism", "KAFKA_SASL_MECHANISM")+" to "+Alternatives(mechanism.Words))
-	case s.SASLMechanism != "" && s.SASLUsername == "":
-		add("%s is set and no user: set %s", s.Named("sasl-mechanism"), s.How("sasl-username", "KAFKA_SASL_USERNAME"))
-	}
-	if s.SASLMechanism != "" && s.SASLPassword == "" {
-		add("%s is set and no password: set %s", s.Named("sasl-mechanism"), s.How("sasl-password-file", "KAFKA_SASL_PASSWORD"))
-	}
+	s.tlsProblems(add)
+	s.saslProblems(add)
 	return problems
 }
 

@@ -26,6 +26,8 @@ type Options struct {
 	OnDisk bool
 	// Config is added to every node's server.properties and wins over the settings of this package.
 	Config map[string]string
+	// Security, when not nil, adds listeners with TLS, and rules.
+	Security *Security
 	// Log gets a line for each step; nil means none.
 	Log *slog.Logger
 }

@@ -22,7 +22,7 @@ var log4j []byte
 
 // layOut chooses the ports and writes the configuration of all nodes below root.
 func layOut(root string, opts Options, tools tools) ([]*Node, error) {
-	ports, err := freePorts(2 * opts.Nodes)
+	ports, err := freePorts(4 * opts.Nodes)
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +31,8 @@ func layOut(root string, opts Options, tools tools) ([]*Node, error) {
 	for i := range nodes {
 		nodes[i] = &Node{
 			id: i + 1, dir: filepath.Join(root, fmt.Sprintf("node-%d", i+1)), tools: tools, log: opts.Log,
-			port: ports[2*i], controllerPort: ports[2*i+1], clusterID: cluster, dirID: randomID(),
+			port: ports[4*i], controllerPort: ports[4*i+1], saslPort: ports[4*i+2], mtlsPort: ports[4*i+3], security: opts.Security,
+			clusterID: cluster, dirID: randomID(),
 		}
 	}
 	if len(nodes) > 1 {
@@ -93,6 +94,9 @@ func settings(n *Node, all []*Node, extra map[string]string) map[string]string {
 		s[internal+"replication.factor"] = replicas
 		s[internal+"num.partitions"] = "1"
 	}
+	if n.security != nil {
+		s = n.secured(n.security, s)
+	}
 	s["transaction.state.log.min.isr"] = inSync
 	s["share.coordinator.state.topic.min.isr"] = inSync
 	maps.Copy(s, extra)
@@ -102,6 +106,11 @@ func settings(n *Node, all []*Node, extra map[string]string) map[string]string {
 func (n *Node) writeFiles(settings map[string]string) error {
 	if err := os.MkdirAll(n.dir, 0o755); err != nil {
 		return err
+	}
+	if n.security != nil {
+		if err := n.writeCertificates(n.security.Authority); err != nil {
+			return err
+		}
 	}
 	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(settings)) {

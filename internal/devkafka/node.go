@@ -25,10 +25,13 @@ type Node struct {
 	id                   int
 	dir                  string
 	port, controllerPort int
-	clusterID, dirID     string
-	voters               string // "" for a single node
-	tools                tools
-	log                  *slog.Logger
+	// saslPort and mtlsPort are of listeners with TLS; nobody listens there without security.
+	saslPort, mtlsPort int
+	security           *Security // nil without
+	clusterID, dirID   string
+	voters             string // "" for a single node
+	tools              tools
+	log                *slog.Logger
 
 	mu   sync.Mutex
 	proc *process // guarded by mu; nil when not running
@@ -76,6 +79,9 @@ func (n *Node) formatAndStart(ctx context.Context) error {
 		args = append(args, "--standalone")
 	} else {
 		args = append(args, "--initial-controllers", n.voters)
+	}
+	if n.security != nil {
+		args = append(args, n.security.scramUsers()...)
 	}
 	out, err := exec.CommandContext(ctx, n.tools.java, append(jvmFlags(n.file("log4j2.properties")), args...)...).CombinedOutput()
 	if err != nil {
