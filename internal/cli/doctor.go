@@ -37,7 +37,8 @@ Each finding has a code, says why it matters, and what mends it.
 
 It changes nothing, needs no more rights than it is given, and says what it could not
 look at, and why. Give it the settings of the relay, to learn whether that may do what
-it has to. Without brokers it looks at the database only.
+it has to; where that authenticates at Kafka, the rules (ACLs) that it needs are
+printed as commands. Without brokers it looks at the database only.
 
 It ends with 1 where something is wrong, and with 0 where there are warnings alone.`,
 		Example:     "  outbox doctor\n  outbox doctor --table orders.outbox_event --json\n  outbox doctor --config outbox.yaml --source billing",
@@ -126,6 +127,9 @@ func (a *app) printExamination(r doctor.Report) error {
 	}
 	for _, u := range r.NotLookedAt {
 		fmt.Fprintf(a.stdout, "unseen   %s\n         why:  %s\n", u.What, indented(u.Why))
+	}
+	if len(r.ACLs) > 0 {
+		fmt.Fprintf(a.stdout, "rules    that the relay needs here, of a cluster with an authorizer, and no more\n         add:  %s\n", indented(strings.Join(r.ACLs, "\n")))
 	}
 	_, err := fmt.Fprintln(a.stdout, verdict(r))
 	return err

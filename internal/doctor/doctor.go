@@ -57,6 +57,8 @@ type Report struct {
 	Findings []Finding `json:"findings"`
 	// Sound are the things that were looked at and are as they should be, in the order in which they were looked at.
 	Sound []string `json:"sound"`
+	// ACLs are the commands that allow the user what a relay of these topics needs; none where nobody authenticates, or no topic is known.
+	ACLs []string `json:"acls"`
 }
 
 // Unseen is something that was not looked at.
@@ -98,7 +100,7 @@ const defaultLimit = 5 * time.Second
 // report, with the reason.
 func Examine(ctx context.Context, cfg Config) (Report, error) {
 	cfg.Limit = cmp.Or(cfg.Limit, defaultLimit)
-	r := Report{Findings: []Finding{}, Sound: []string{}, LookedAt: []string{"database"}, NotLookedAt: []Unseen{}}
+	r := Report{Findings: []Finding{}, Sound: []string{}, LookedAt: []string{"database"}, NotLookedAt: []Unseen{}, ACLs: []string{}}
 	made, err := r.database(ctx, cfg)
 	if err == nil {
 		err = r.checkups(ctx, cfg, made)

@@ -33,11 +33,13 @@ const topicsSubject = "the topics are there, take what waits for them, and lose 
 // kafka looks at the cluster, as far as it answers.
 func (r *Report) kafka(ctx context.Context, cfg Config, made bool) {
 	if !r.brokers(ctx, cfg) {
+		r.acls(cfg.Kafka, postgres.Waiting{})
 		r.NotLookedAt = append(r.NotLookedAt, Unseen{topicsSubject, "no broker answers"})
 		return
 	}
 	r.limited(ctx, cfg, "the cluster lets the relay produce", func(ctx context.Context) ([]Finding, error) { return mayProduce(ctx, cfg.Kafka) })
 	w := r.waiting(ctx, cfg, made)
+	r.acls(cfg.Kafka, w)
 	r.limited(ctx, cfg, topicsSubject, func(ctx context.Context) ([]Finding, error) { return topics(ctx, cfg.Kafka, w) })
 	r.limited(ctx, cfg, "no quota slows the relay down", func(ctx context.Context) ([]Finding, error) { return quotas(ctx, cfg.Kafka) })
 }
@@ -117,6 +119,17 @@ func mayProduce(ctx context.Context, k *Kafka) ([]Finding, error) {
 		Why:  "the relay gets no producer id, and nothing can be published",
 		Mend: acl(k, "--operation IdempotentWrite --cluster"),
 	}}, nil
+}
+
+// acls names the rules that a relay needs, whether there are others or not.
+func (r *Report) acls(k *Kafka, w postgres.Waiting) {
+	if k.Inspector.IsAnonymous() {
+		return
+	}
+	names := append(topicsOf(w), k.Topics...)
+	for _, rule := range kafka.RelayACLs(append(names, lettersOf(k, names, w)...), k.CreatesTopics) {
+		r.ACLs = append(r.ACLs, rule.Command(k.Inspector.Bootstrap(), k.Inspector.User()))
+	}
 }
 
 func acl(k *Kafka, what string) string {

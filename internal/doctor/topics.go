@@ -32,8 +32,7 @@ func topics(ctx context.Context, k *Kafka, w postgres.Waiting) ([]Finding, error
 	for _, t := range w.Topics {
 		waits[t.Topic] = t
 	}
-	names := slices.Compact(slices.Sorted(maps.Keys(waits)))
-	names = append(names, k.Topics...)
+	names := append(topicsOf(w), k.Topics...)
 	letters := lettersOf(k, names, w)
 	states, err := k.Inspector.Topics(ctx, slices.Compact(slices.Sorted(slices.Values(append(names, letters...)))))
 	if err != nil {
@@ -45,6 +44,14 @@ func topics(ctx context.Context, k *Kafka, w postgres.Waiting) ([]Finding, error
 		faults = append(faults, l.faults()...)
 	}
 	return joined(faults), nil
+}
+
+// topicsOf are those that events wait for.
+func topicsOf(w postgres.Waiting) (names []string) {
+	for _, t := range w.Topics {
+		names = append(names, t.Topic)
+	}
+	return names
 }
 
 // lettersOf are the dead-letter topics of the policies and those that dead events went to.
