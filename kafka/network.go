@@ -54,32 +54,33 @@ func (n *network) dial(ctx context.Context, proto, address string) (net.Conn, er
 	if err := n.remember(raw); err != nil {
 		return nil, err
 	}
-	secured, err := n.secure(ctx, raw, address)
+	secured, certified, err := n.secure(ctx, raw, address)
 	if err != nil {
 		n.forget(raw)
 		return nil, errors.Join(err, raw.Close())
 	}
-	return &socket{Conn: secured, raw: raw, network: n}, nil
+	return &socket{Conn: secured, raw: raw, network: n, certified: certified}, nil
 }
 
-func (n *network) secure(ctx context.Context, raw net.Conn, address string) (net.Conn, error) {
+// secure encrypts a connection, and tells whether it has brought a client certificate.
+func (n *network) secure(ctx context.Context, raw net.Conn, address string) (conn net.Conn, certified bool, err error) {
 	cfg := n.secured()
 	if cfg == nil {
-		return raw, nil
+		return raw, false, nil
 	}
 	cfg = cfg.Clone()
 	if cfg.ServerName == "" {
 		host, _, err := net.SplitHostPort(address)
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		cfg.ServerName = host
 	}
-	conn := tls.Client(raw, cfg)
-	if err := conn.HandshakeContext(ctx); err != nil {
-		return nil, refusedHere(err, cfg)
+	encrypted := tls.Client(raw, cfg)
+	if err := encrypted.HandshakeContext(ctx); err != nil {
+		return nil, false, refusedHere(err, cfg)
 	}
-	return conn, nil
+	return encrypted, hasCertificate(cfg), nil
 }
 
 // secured says how connections are encrypted.
@@ -149,6 +150,8 @@ type socket struct {
 	tap      wiretap
 	// heard tells that the broker has answered.
 	heard atomic.Bool
+	// certified tells that it has brought a client certificate.
+	certified bool
 }
 
 func (s *socket) Read(b []byte) (int, error) {
@@ -158,7 +161,7 @@ func (s *socket) Read(b []byte) (int, error) {
 		s.heard.Store(true)
 	}
 	if err != nil {
-		err = refusedThere(err)
+		err = refusedThere(err, s.certified)
 	}
 	return n, err
 }
@@ -186,7 +189,7 @@ func (s *socket) hear(unsaid error) error {
 		return unsaid
 	}
 	_, err := s.Conn.Read(make([]byte, 1))
-	if refusal := refusedThere(err); isA[*tlsError](refusal) {
+	if refusal := refusedThere(err, s.certified); isA[*tlsError](refusal) {
 		return refusal
 	}
 	return unsaid

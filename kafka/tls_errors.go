@@ -36,7 +36,7 @@ func refusedHere(err error, cfg *tls.Config) error {
 	case isA[tls.RecordHeaderError](err):
 		advice = "what answers does not speak TLS: name a listener with TLS, or turn TLS off"
 	default:
-		return refusedThere(err)
+		return refusedThere(err, hasCertificate(cfg))
 	}
 	return &tlsError{err, advice}
 }
@@ -51,30 +51,38 @@ func ofInvalid(err error) string {
 	return "replace the certificate of the broker"
 }
 
+const wantsCertificate = "the broker wants a client certificate: name the files of certificate and key"
+
 // alerts are what brokers send that end a connection, by a part of Go's names for them. Those of the client certificate come after the handshake.
 var alerts = []struct{ part, advice string }{
-	{"certificate required", "the broker wants a client certificate: name the files of certificate and key"},
+	{"certificate required", wantsCertificate},
 	{"expired certificate", "the client certificate has expired: replace its file"},
 	{"revoked certificate", "the client certificate was revoked: replace its file"},
 	{"unknown certificate authority", "the broker does not know the authority of the client certificate: use one that is signed by an authority of its trust store"},
-	{"certificate", "the broker does not accept the client certificate, or wants one: look at its authority and its dates, and at the broker's log"},
+	{"certificate", "the broker does not accept the client certificate: look at its authority and its dates, and at the broker's log"},
 	{"protocol version", "the broker offers no TLS 1.2 or newer"},
 	{"handshake failure", "the broker found nothing to agree on, or wants a client certificate: look at the broker's log"},
 }
 
-// refusedThere explains why the broker has ended a connection; what is not known is returned as it is.
-func refusedThere(err error) error {
+// refusedThere explains why the broker has ended a connection, to which this side has brought a certificate or not; what is not known is returned as it is.
+func refusedThere(err error, certified bool) error {
 	said, ok := errors.AsType[*net.OpError](err)
 	if !ok || said.Op != "remote error" {
 		return err
 	}
 	for _, a := range alerts {
-		if strings.Contains(said.Error(), a.part) {
+		switch {
+		case !strings.Contains(said.Error(), a.part):
+		case !certified && strings.Contains(a.part, "certificate"):
+			return &tlsError{err, wantsCertificate}
+		default:
 			return &tlsError{err, a.advice}
 		}
 	}
 	return err
 }
+
+func hasCertificate(cfg *tls.Config) bool { return cfg.GetClientCertificate != nil || len(cfg.Certificates) > 0 }
 
 func isA[T error](err error) bool {
 	_, ok := errors.AsType[T](err)

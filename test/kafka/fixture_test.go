@@ -35,6 +35,8 @@ type fixture struct {
 	db      *pgtest.DB
 	pool    *pgxpool.Pool
 	brokers []string
+	// access is how its relays reach the brokers; without brokers of its own, those above.
+	access kafka.Config
 	// settle is how its relays settle.
 	settle postgres.SettleMode
 }
@@ -106,7 +108,12 @@ func (f *fixture) start(t *testing.T, cfg relay.Config) *engine {
 	if err != nil {
 		t.Fatal(err)
 	}
-	publisher, err := kafka.NewPublisher(kafka.Config{Brokers: f.brokers, LeaseTTL: cfg.LeaseTTL, Logger: log})
+	access := f.access
+	access.LeaseTTL, access.Logger = cfg.LeaseTTL, log
+	if access.Brokers == nil {
+		access.Brokers = f.brokers
+	}
+	publisher, err := kafka.NewPublisher(access)
 	if err != nil {
 		t.Fatal(err)
 	}
