@@ -82,7 +82,9 @@ func refusedThere(err error, certified bool) error {
 	return err
 }
 
-func hasCertificate(cfg *tls.Config) bool { return cfg.GetClientCertificate != nil || len(cfg.Certificates) > 0 }
+func hasCertificate(cfg *tls.Config) bool {
+	return cfg.GetClientCertificate != nil || len(cfg.Certificates) > 0
+}
 
 func isA[T error](err error) bool {
 	_, ok := errors.AsType[T](err)
