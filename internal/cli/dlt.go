@@ -37,11 +37,7 @@ where it is remembered which letters were sent back; it can be that of the consu
 
 // dltSettings are the relay's settings that a command on dead letters needs.
 func dltSettings() []string {
-	return []string{
-		"config", "database-url", "table", "brokers", "client-id", "compression", "verbose",
-		"tls", "tls-ca", "tls-cert", "tls-key", "tls-server-name",
-		"sasl-mechanism", "sasl-username", "sasl-without-tls", "sasl-oauth-url", "sasl-oauth-client-id", "sasl-oauth-scope",
-	}
+	return append(brokerSettings(), "config", "database-url", "table", "compression", "verbose")
 }
 
 // dltFlags are those of every command on dead letters.

@@ -5,6 +5,14 @@ import (
 	"github.com/outbox-relay/outbox/kafka"
 )
 
+// brokerSettings are the relay's settings that say how brokers are reached; secrets have no flags.
+func brokerSettings() []string {
+	return []string{
+		"brokers", "client-id", "tls", "tls-ca", "tls-cert", "tls-key", "tls-server-name",
+		"sasl-mechanism", "sasl-username", "sasl-without-tls", "sasl-oauth-url", "sasl-oauth-client-id", "sasl-oauth-scope",
+	}
+}
+
 // sasl are the credentials for Kafka; nil when there are none.
 func (p *part) sasl() *kafka.SASL {
 	s := &p.cfg
