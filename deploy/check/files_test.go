@@ -144,7 +144,7 @@ func TestTheRelayTakesTheSettingsOfTheComposeFile(t *testing.T) {
 		t.Errorf("it is killed after %q, and drains for %s: %v", relay.StopGrace, source.DrainTimeout, err)
 	}
 	migrate := c.Services["migrate"]
-	if db, err := config.Database(nil, migrate.env(t, secrets), ""); err != nil || db.DatabaseURL != source.DatabaseURL || db.DatabasePassword != "hunter2" {
+	if db, err := config.Database(t.Context(), nil, migrate.env(t, secrets), ""); err != nil || db.DatabaseURL != source.DatabaseURL || db.DatabasePassword != "hunter2" {
 		t.Errorf("migrate has %+v, %v", db, err)
 	}
 	for name, s := range map[string]service{"relay": relay, "migrate": migrate} {

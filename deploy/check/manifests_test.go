@@ -1,7 +1,6 @@
 package check
 
 import (
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -149,33 +148,5 @@ func TestAChangeOfTheSettingsStartsTheRelaysAgain(t *testing.T) {
 	}
 	if a, b := sum("kafka-1:9092"), sum("kafka-2:9092"); a == "" || a == b {
 		t.Errorf("the pods have %q and %q", a, b)
-	}
-}
-
-// registered is how the relay declares a metric.
-var registered = regexp.MustCompile(`\bdesc\("([a-z_]+)"`)
-
-func TestTheAlertsAskForMetricsThatTheRelayHas(t *testing.T) {
-	t.Parallel()
-	source, err := os.ReadFile("../../internal/cli/metrics.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var metrics []string
-	for _, m := range registered.FindAllStringSubmatch(string(source), -1) {
-		metrics = append(metrics, "outbox_"+m[1])
-	}
-	rules, err := os.ReadFile(chart + "/templates/prometheusrule.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	asked := regexp.MustCompile(`outbox_[a-z_]+`).FindAllString(string(rules), -1)
-	if len(asked) == 0 || len(metrics) == 0 {
-		t.Fatalf("asked for %q of %q", asked, metrics)
-	}
-	for _, name := range asked {
-		if !slices.Contains(metrics, name) {
-			t.Errorf("an alert asks for %s, which no relay has", name)
-		}
 	}
 }

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -22,7 +23,7 @@ func load(env config.Environment, args ...string) (*config.Config, error) {
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
-	cfg, err := config.Load(flags, env)
+	cfg, err := config.Load(context.Background(), flags, env)
 	return cfg, errors.Join(err, strange(env))
 }
 
