@@ -6,7 +6,9 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/outbox-relay/outbox/internal/config"
@@ -40,7 +42,8 @@ look at, and why. Give it the settings of the relay, to learn whether that may d
 it has to; where that authenticates at Kafka, the rules (ACLs) that it needs are
 printed as commands. Without brokers it looks at the database only.
 
-It ends with 1 where something is wrong, and with 0 where there are warnings alone.`,
+It ends with 1 where something is wrong, or where what no relay works without could not
+be looked at, and with 0 where there are warnings alone.`,
 		Example:     "  outbox doctor\n  outbox doctor --table orders.outbox_event --json\n  outbox doctor --config outbox.yaml --source billing",
 		Annotations: map[string]string{collects: "environment"},
 		RunE:        func(cmd *cobra.Command, _ []string) error { return a.runDoctor(cmd, f) },
@@ -59,7 +62,7 @@ func (a *app) runDoctor(cmd *cobra.Command, f *doctorFlags) error {
 	if err != nil {
 		return settingsError(cmd, err)
 	}
-	defer pool.Close()
+	defer closeSoon(pool)
 	cfg := doctor.Config{Pool: pool, Table: db.table}
 	if cfg.Kafka, err = f.kafka(cmd.Context(), a); err != nil {
 		return settingsError(cmd, err)
@@ -82,6 +85,19 @@ func (a *app) runDoctor(cmd *cobra.Command, f *doctorFlags) error {
 		err = &quietError{}
 	}
 	return err
+}
+
+// closeSoon does not wait for the goodbye of a server that is silent.
+func closeSoon(pool *pgxpool.Pool) {
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		pool.Close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(time.Second):
+	}
 }
 
 // kafka is the cluster of the source; nil when no brokers are named.
@@ -153,6 +169,11 @@ func indented(text string) string {
 }
 
 func verdict(r doctor.Report) string {
+	// A look that was not made may have found something.
+	seen := ""
+	if len(r.NotLookedAt) > 0 {
+		seen = ", as far as was looked at"
+	}
 	errors := 0
 	for _, f := range r.Findings {
 		if f.Severity == doctor.Error {
@@ -162,8 +183,10 @@ func verdict(r doctor.Report) string {
 	switch {
 	case errors > 0:
 		return fmt.Sprintf("not ready: %s, %s", plural(errors, "error"), plural(len(r.Findings)-errors, "warning"))
+	case !r.Ready:
+		return "not ready: what no relay works without could not be looked at"
 	case len(r.Findings) > 0:
-		return fmt.Sprintf("ready, with %s", plural(len(r.Findings), "warning"))
+		return fmt.Sprintf("ready%s, with %s", seen, plural(len(r.Findings), "warning"))
 	}
-	return "ready"
+	return "ready" + seen
 }

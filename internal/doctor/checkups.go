@@ -12,49 +12,64 @@ import (
 	"github.com/outbox-relay/outbox/postgres"
 )
 
-// checkups looks at what does not keep a relay from starting. Each look that fails is said, and the next one is made all the same.
-func (r *Report) checkups(ctx context.Context, cfg Config, made bool) error {
-	list, err := postgres.Checkups(cfg.Pool, cfg.Table, cfg.Checkups)
+// checkups looks at what does not keep a relay from starting. Each look that fails is said, and the next one is made all the same, while the database answers.
+func (d *database) checkups(ctx context.Context) error {
+	list, err := postgres.Checkups(d.cfg.Pool, d.cfg.Table, d.cfg.Checkups)
 	if err != nil {
 		return fmt.Errorf("look at the database: %w", err)
 	}
 	for _, c := range list {
-		if c.AfterMigration && !made {
-			r.NotLookedAt = append(r.NotLookedAt, Unseen{c.Subject, "the table or the schema outbox is not made yet"})
-			continue
+		switch {
+		case d.silent >= unanswered:
+			d.NotLookedAt = append(d.NotLookedAt, Unseen{What: c.Subject, Why: notAnswered})
+		case c.AfterMigration && d.without != "":
+			d.NotLookedAt = append(d.NotLookedAt, Unseen{What: c.Subject, Why: d.without})
+		default:
+			d.checkup(ctx, c)
 		}
-		symptoms, unseen, err := examined(ctx, cfg.Limit, c.Look)
 		if ctx.Err() != nil {
 			return ctx.Err()
-		}
-		switch {
-		case err != nil:
-			r.NotLookedAt = append(r.NotLookedAt, Unseen{c.Subject, unseenFor(err, cfg.Limit)})
-		case unseen != "":
-			r.NotLookedAt = append(r.NotLookedAt, Unseen{c.Subject, unseen})
-			r.Findings = append(r.Findings, findings(symptoms)...)
-		default:
-			r.add(c.Subject, findings(symptoms))
 		}
 	}
 	return nil
 }
 
-func examined(ctx context.Context, limit time.Duration, look func(context.Context) ([]postgres.Symptom, string, error)) ([]postgres.Symptom, string, error) {
-	ctx, cancel := context.WithTimeout(ctx, limit)
+func (d *database) checkup(ctx context.Context, c postgres.Checkup) {
+	ctx, cancel := context.WithTimeout(ctx, d.cfg.Limit)
 	defer cancel()
-	return look(ctx)
+	symptoms, unseen, err := c.Look(ctx)
+	// A server that ends a statement itself has answered.
+	if errors.Is(err, context.DeadlineExceeded) {
+		d.silent++
+	} else {
+		d.silent = 0
+	}
+	switch {
+	case err != nil:
+		d.NotLookedAt = append(d.NotLookedAt, Unseen{What: c.Subject, Why: unseenFor(err, d.cfg.Limit)})
+	case unseen != "":
+		d.NotLookedAt = append(d.NotLookedAt, Unseen{What: c.Subject, Why: unseen})
+		d.Findings = append(d.Findings, findings(symptoms)...)
+	default:
+		d.add(c.Subject, findings(symptoms))
+	}
+}
+
+// tooLate tells that a look was ended by its limit, here or by the server.
+func tooLate(err error) bool {
+	pg, refused := errors.AsType[*pgconn.PgError](err)
+	return errors.Is(err, context.DeadlineExceeded) || refused && pg.Code == "57014"
 }
 
 // unseenFor is why a look has failed, in a few words.
 func unseenFor(err error, limit time.Duration) string {
-	pg, refused := errors.AsType[*pgconn.PgError](err)
+	pg, _ := errors.AsType[*pgconn.PgError](err)
 	switch {
 	case lacksRight(err):
 		return "the role lacks a right: " + pg.Message
 	case kafka.IsForbidden(err):
 		return fmt.Sprintf("the user lacks a right, such as DESCRIBE_CONFIGS on the cluster: %v", err)
-	case errors.Is(err, context.DeadlineExceeded), refused && pg.Code == "57014":
+	case tooLate(err):
 		return fmt.Sprintf("it took longer than %s", limit)
 	}
 	return err.Error()

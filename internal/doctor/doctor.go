@@ -47,7 +47,7 @@ type Finding struct {
 
 // Report is the outcome of an examination.
 type Report struct {
-	// Ready tells that there is no error among the findings.
+	// Ready tells that there is no error among the findings, and that everything was looked at without which a relay cannot work.
 	Ready bool `json:"ready"`
 	// LookedAt is what was examined: database, kafka.
 	LookedAt []string `json:"looked_at"`
@@ -67,6 +67,8 @@ type Unseen struct {
 	What string `json:"what"`
 	// Why is what kept the doctor from it, such as a right that the role lacks.
 	Why string `json:"why"`
+	// Vital tells that no relay works without it, so that nobody knows whether one would.
+	Vital bool `json:"vital,omitempty"`
 }
 
 // add takes in what a check has found; nothing means that its subject is sound.
@@ -96,62 +98,25 @@ type Config struct {
 // defaultLimit is long enough for any look that does not hang.
 const defaultLimit = 5 * time.Second
 
-// Examine looks at the database and at the brokers. It ends early, with an error, when the database does not answer; whatever else cannot be looked at is in the
-// report, with the reason.
+// Examine looks at the database and at the brokers. It ends early, with an error, where there is no database to be reached; whatever else cannot be looked at
+// is in the report, with the reason. No look takes longer than its limit, and a database that leaves several without an answer is not asked any more.
 func Examine(ctx context.Context, cfg Config) (Report, error) {
 	cfg.Limit = cmp.Or(cfg.Limit, defaultLimit)
 	r := Report{Findings: []Finding{}, Sound: []string{}, LookedAt: []string{"database"}, NotLookedAt: []Unseen{}, ACLs: []string{}}
-	made, err := r.database(ctx, cfg)
-	if err == nil {
-		err = r.checkups(ctx, cfg, made)
-	}
-	if err != nil {
+	db := database{Report: &r, cfg: cfg}
+	if err := db.examine(ctx); err != nil {
 		return r, err
 	}
 	if cfg.Kafka == nil {
-		r.NotLookedAt = append(r.NotLookedAt, Unseen{"kafka", cfg.WithoutKafka})
+		r.NotLookedAt = append(r.NotLookedAt, Unseen{What: "kafka", Why: cfg.WithoutKafka})
 	} else {
 		r.LookedAt = append(r.LookedAt, "kafka")
-		r.kafka(ctx, cfg, made)
+		r.kafka(ctx, cfg, db.without)
 	}
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return rank(a) - rank(b) })
-	r.Ready = !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == Error })
-	return r, nil
-}
-
-// database looks at what a relay cannot do without. It tells whether the table and the schema are made.
-func (r *Report) database(ctx context.Context, cfg Config) (made bool, err error) {
-	vital, err := postgres.ReadVital(ctx, cfg.Pool)
-	if err != nil {
-		return false, err
-	}
-	r.add("the server takes writes", writable(vital))
-	between, err := pooler(vital)
-	if err != nil {
-		return false, err
-	}
-	r.add("nothing between client and server gets in the way of prepared statements", between)
-	lacking, err := rights(ctx, cfg.Pool, cfg.Table)
-	if err != nil {
-		return false, err
-	}
-	found, err := schema(ctx, cfg.Pool, cfg.Table)
-	if len(lacking) > 0 || !unmade(found) {
-		r.add("the role has the rights of a relay", lacking)
-	}
-	// Without a right the state cannot be read; which right that is stands above.
-	if err != nil && (len(lacking) == 0 || !lacksRight(err)) {
-		return false, err
-	}
-	if err == nil {
-		detached, err := partitions(ctx, cfg.Pool, cfg.Table)
-		// Where something is wrong with rights or source, that has to be mended first.
-		if err != nil && len(lacking)+len(found) == 0 {
-			return false, err
-		}
-		r.add("schema, table and source are as the relay needs them", append(found, detached...))
-	}
-	return !unmade(found), nil
+	r.Ready = !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == Error }) &&
+		!slices.ContainsFunc(r.NotLookedAt, func(u Unseen) bool { return u.Vital })
+	return r, ctx.Err()
 }
 
 func rank(f Finding) int {

@@ -31,29 +31,30 @@ const waitingWindow = 2000
 const topicsSubject = "the topics are there, take what waits for them, and lose nothing"
 
 // kafka looks at the cluster, as far as it answers.
-func (r *Report) kafka(ctx context.Context, cfg Config, made bool) {
+func (r *Report) kafka(ctx context.Context, cfg Config, without string) {
 	if !r.brokers(ctx, cfg) {
 		r.acls(cfg.Kafka, postgres.Waiting{})
-		r.NotLookedAt = append(r.NotLookedAt, Unseen{topicsSubject, "no broker answers"})
+		r.NotLookedAt = append(r.NotLookedAt, Unseen{What: topicsSubject, Why: "no broker answers", Vital: true})
 		return
 	}
-	r.limited(ctx, cfg, "the cluster lets the relay produce", func(ctx context.Context) ([]Finding, error) { return mayProduce(ctx, cfg.Kafka) })
-	w := r.waiting(ctx, cfg, made)
+	r.limited(ctx, cfg, Unseen{What: "the cluster lets the relay produce", Vital: true}, func(ctx context.Context) ([]Finding, error) { return mayProduce(ctx, cfg.Kafka) })
+	w := r.waiting(ctx, cfg, without)
 	r.acls(cfg.Kafka, w)
-	r.limited(ctx, cfg, topicsSubject, func(ctx context.Context) ([]Finding, error) { return topics(ctx, cfg.Kafka, w) })
-	r.limited(ctx, cfg, "no quota slows the relay down", func(ctx context.Context) ([]Finding, error) { return quotas(ctx, cfg.Kafka) })
+	r.limited(ctx, cfg, Unseen{What: topicsSubject, Vital: true}, func(ctx context.Context) ([]Finding, error) { return topics(ctx, cfg.Kafka, w) })
+	r.limited(ctx, cfg, Unseen{What: "no quota slows the relay down"}, func(ctx context.Context) ([]Finding, error) { return quotas(ctx, cfg.Kafka) })
 }
 
-// limited makes a look within the limit. What fails is said.
-func (r *Report) limited(ctx context.Context, cfg Config, subject string, look func(context.Context) ([]Finding, error)) {
+// limited makes a look within the limit. What fails is said, as not seen.
+func (r *Report) limited(ctx context.Context, cfg Config, not Unseen, look func(context.Context) ([]Finding, error)) {
 	ctx, cancel := context.WithTimeout(ctx, cfg.Limit)
 	defer cancel()
 	found, err := look(ctx)
 	if err != nil {
-		r.NotLookedAt = append(r.NotLookedAt, Unseen{subject, unseenFor(err, cfg.Limit)})
+		not.Why = unseenFor(err, cfg.Limit)
+		r.NotLookedAt = append(r.NotLookedAt, not)
 		return
 	}
-	r.add(subject, found)
+	r.add(not.What, found)
 }
 
 // brokers tells whether any of those that are configured answers.
@@ -137,19 +138,19 @@ func acl(k *Kafka, what string) string {
 }
 
 // waiting reads what waits, and says how far it has looked.
-func (r *Report) waiting(ctx context.Context, cfg Config, made bool) (w postgres.Waiting) {
+func (r *Report) waiting(ctx context.Context, cfg Config, without string) (w postgres.Waiting) {
 	const what = "the topics of all unpublished events"
-	err := errors.New("the table or the schema outbox is not made yet")
-	if made {
+	err := errors.New(without)
+	if without == "" {
 		limited, cancel := context.WithTimeout(ctx, cfg.Limit)
 		defer cancel()
 		w, err = postgres.ReadWaiting(limited, cfg.Pool, cfg.Table, waitingWindow)
 	}
 	switch {
 	case err != nil:
-		r.NotLookedAt = append(r.NotLookedAt, Unseen{what, unseenFor(err, cfg.Limit)})
+		r.NotLookedAt = append(r.NotLookedAt, Unseen{What: what, Why: unseenFor(err, cfg.Limit)})
 	case w.More:
-		r.NotLookedAt = append(r.NotLookedAt, Unseen{what, fmt.Sprintf("there are many: only the newest %d were looked at", w.Events)})
+		r.NotLookedAt = append(r.NotLookedAt, Unseen{What: what, Why: fmt.Sprintf("there are many: only the newest %d were looked at", w.Events)})
 	}
 	return w
 }

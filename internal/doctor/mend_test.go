@@ -310,7 +310,7 @@ func TestALookThatTakesTooLongIsSaid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Contains(r.NotLookedAt, Unseen{"the relays renew their leases, and every lane has one", "it took longer than 1s"}) {
+	if !slices.Contains(r.NotLookedAt, Unseen{What: "the relays renew their leases, and every lane has one", Why: "it took longer than 1s"}) {
 		t.Errorf("not looked at: %+v", r.NotLookedAt)
 	}
 }
