@@ -40,6 +40,11 @@ func TestOlderRelaysWorkOnTodaysSchemaBesideTodaysRelays(t *testing.T) {
 		t.Fatalf("today's migrate up: %d, version %d\n%s%s", code, s.version(t), stdout, stderr)
 	}
 	s.awaitFlow(t)
+	for _, look := range []string{"status", "relays", "lanes list", "keys list", "events list", "jobs list", "audit"} {
+		if stdout, stderr, code := s.run(t, before, strings.Fields(look)...); code != 0 {
+			t.Errorf("the older program's %s on today's schema: %d\n%s%s", look, code, stdout, stderr)
+		}
+	}
 	fresh := s.start(t, today, "today")
 	s.awaitOwners(t, "older", "today")
 	s.awaitFlow(t)
