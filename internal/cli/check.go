@@ -68,7 +68,7 @@ func (a *app) problems(cmd *cobra.Command, checks []check) []error {
 	for _, c := range checks {
 		if !c.ok() {
 			value := cmp.Or(a.env[a.origin[c.flag]], cmd.Flags().Lookup(c.flag).Value.String())
-			problems = append(problems, fmt.Errorf("%s is %q: want %s", a.named(c.flag), value, c.want))
+			problems = append(problems, fmt.Errorf("%s is %s: want %s", a.named(c.flag), config.Quoted(value), c.want))
 		}
 	}
 	return problems

@@ -37,8 +37,10 @@ func (t target) passwordPlace(env environment, cfg *pgxpool.Config) string {
 		return t.urlName
 	case env["PGPASSWORD"] != "":
 		return "PGPASSWORD"
+	case t.parameter(env, "service") != "":
+		return "the service file or the password file"
 	}
-	return "the password file " + cmp.Or(env["PGPASSFILE"], "~/.pgpass")
+	return "the password file " + cmp.Or(t.parameter(env, "passfile"), "~/.pgpass")
 }
 
 // Run is the engine's.

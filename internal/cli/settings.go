@@ -2,12 +2,8 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/url"
-	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -129,8 +125,6 @@ func newPool(ctx context.Context, cfg *pgxpool.Config) (*pgxpool.Pool, error) {
 	return pool, nil
 }
 
-var errPasswordOnCommandLine = errors.New("--database-url holds a password, which every user of this machine can read: give the URL by DATABASE_URL, or the password by PGPASSWORD or PGPASSFILE")
-
 const connectTimeout = 10 * time.Second
 
 func (t target) parse(ctx context.Context, env environment) (*pgxpool.Config, error) {
@@ -146,6 +140,9 @@ func (t target) parse(ctx context.Context, env environment) (*pgxpool.Config, er
 	cfg, err := t.driver(ctx)
 	if err != nil {
 		return nil, t.unparsable(env, err)
+	}
+	if err := t.mislaid(cfg.ConnConfig); err != nil {
+		return nil, err
 	}
 	if err := t.checkKey(env, cfg.ConnConfig); err != nil {
 		return nil, err
@@ -172,34 +169,6 @@ func (t target) prepare(ctx context.Context, cc *pgx.ConnConfig) error {
 	return t.files.reread(ctx, cc)
 }
 
-func (t target) checkURL() error {
-	if t.typed && hasPassword(t.url) {
-		return config.Wrong(true, errPasswordOnCommandLine)
-	}
-	return config.Wrong(t.typed, checkScheme(t.urlName, t.url))
-}
-
-// checkScheme refuses the URL of another database, which the driver would take for a list of key=value.
-func checkScheme(name, dsn string) error {
-	scheme, _, isURL := strings.Cut(dsn, "://")
-	if !isURL || scheme == "postgres" || scheme == "postgresql" || strings.ContainsAny(scheme, "= ") {
-		return nil
-	}
-	return fmt.Errorf("%s begins with %s://: want postgres://user@host:5432/database", name, scheme)
-}
-
 func (e environment) anySet(names []string) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return e[n] != "" })
-}
-
-// passwordSetting finds password and sslpassword in both forms of a connection string, whatever blanks surround them.
-var passwordSetting = regexp.MustCompile(`(?i)(^|[\s?&])(ssl)?password\s*=`)
-
-func hasPassword(dsn string) bool {
-	if u, err := url.Parse(dsn); err == nil && u.User != nil {
-		if _, set := u.User.Password(); set {
-			return true
-		}
-	}
-	return passwordSetting.MatchString(dsn)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/outbox-relay/outbox/internal/config"
@@ -30,6 +31,9 @@ func (t target) unparsable(env environment, err error) error {
 	if end := strings.LastIndex(reason, "`: "); end >= 0 {
 		reason = reason[end+len("`: "):]
 	}
+	if _, sure := config.HoldsPassword(t.url); !sure && !slices.Contains(saysNothing(), reason) {
+		return config.Wrong(t.typed, fmt.Errorf("%s: it cannot be read as a URL, nor as key=value; %s", name, escapeAdvice))
+	}
 	// What the driver was about to do, and which function of its language failed, is nobody's business here.
 	if inner := attempted.FindStringSubmatch(reason); inner != nil {
 		reason = inner[1]
@@ -39,6 +43,11 @@ func (t target) unparsable(env environment, err error) error {
 		return config.Wrong(t.typed, fmt.Errorf("%s: %s", name, better))
 	}
 	return config.Wrong(t.typed, fmt.Errorf("%s: %s; want postgres://user@host:5432/database", name, reason))
+}
+
+// saysNothing are reasons of the driver that repeat nothing of a connection string.
+func saysNothing() []string {
+	return []string{"invalid port", "invalid keyword/value", "unterminated quoted string in connection info string"}
 }
 
 // secureReason says in other words what the driver does not like about TLS; "" when it is something else.

@@ -20,7 +20,7 @@ const (
 // Effective is a setting with what it is in the end.
 type Effective struct {
 	Setting string `json:"setting"`
-	// Value is a bool, a number, a text or a list; a duration is a text such as 1m30s. A secret is ***, and "" when there is none; so are passwords in a connection string.
+	// Value is a bool, a number, a text or a list; a duration is a text such as 1m30s. A secret is ***, and "" when there is none; so is all in a connection string that may be a password.
 	Value any  `json:"value"`
 	From  From `json:"from"`
 	// Origin is the flag, the variable, or file and line; default when nobody has made the setting.
@@ -73,7 +73,7 @@ func presentable(key string, value reflect.Value) any {
 		return append([]string{}, v...)
 	case string:
 		if key == "database-url" {
-			return Masked(v)
+			return Shown(v)
 		}
 		return v
 	default:

@@ -78,6 +78,17 @@ func (s Setting) shown(text string) string {
 	if s.Secret || strings.Contains(text, pemBegins) || urlWithPassword.MatchString(text) {
 		return "not shown"
 	}
+	return Quoted(text)
+}
+
+// urlLike is what a value has that may hold a password, whatever it was given for: an address with a user, a URL.
+var urlLike = regexp.MustCompile(`@|://`)
+
+// Quoted is what an error repeats of a value that cannot be.
+func Quoted(text string) string {
+	if urlLike.MatchString(text) {
+		return "not shown, since it may hold a password"
+	}
 	if len(text) > longestShown {
 		text = strings.ToValidUTF8(text[:longestShown], "") + "…"
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -149,10 +150,16 @@ func topics(v any) bool {
 
 func addresses(v any) bool { return AreAddresses(v.([]string)) }
 
+// A host is a name or an address, and nothing that a user or a password stands before; a port may have a name.
+var (
+	hostName = regexp.MustCompile(`^[\p{L}\p{N}._:%-]+$`)
+	portName = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
+)
+
 // AreAddresses tells that all of them are host:port.
 func AreAddresses(list []string) bool {
 	for _, address := range list {
-		if host, port, err := net.SplitHostPort(address); err != nil || host == "" || port == "" {
+		if host, port, err := net.SplitHostPort(address); err != nil || !hostName.MatchString(host) || !portName.MatchString(port) {
 			return false
 		}
 	}
