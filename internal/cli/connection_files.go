@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outbox-relay/outbox/internal/patience"
@@ -31,9 +32,11 @@ func (t target) driver(ctx context.Context) (*pgxpool.Config, error) {
 // connectionFiles are looked at before the driver reads them, which it does without a limit: one that has become a pipe, or whose mount hangs, would hold a connection, and the stop, for
 // ever.
 type connectionFiles struct {
-	// roots tells that the authorities can be read again, and pair that the client's certificate and key can.
+	// roots tells that the authorities and the password file can be read again, and pair that the client's certificate and key can.
 	roots, pair *patience.Again[struct{}]
 	takeRoots   func(context.Context, *pgx.ConnConfig) error
+	// password is what the driver finds now, in a password file too; "" where it finds none.
+	password *patience.Again[string]
 }
 
 func newConnectionFiles(t target, env environment) *connectionFiles {
@@ -51,6 +54,13 @@ func newConnectionFiles(t target, env environment) *connectionFiles {
 		),
 		pair:      regular(named("sslcert", "PGSSLCERT", ".postgresql/postgresql.crt"), named("sslkey", "PGSSLKEY", ".postgresql/postgresql.key")),
 		takeRoots: postgres.RereadRoots(t.url),
+		password: patience.NewAgain("", rereadPatience, func() (string, error) {
+			fresh, err := pgconn.ParseConfig(t.url)
+			if err != nil {
+				return "", err
+			}
+			return fresh.Password, nil
+		}),
 	}
 }
 
@@ -66,13 +76,19 @@ func regular(paths ...string) *patience.Again[struct{}] {
 	})
 }
 
-// reread is for a new connection. Authorities that cannot be read again count as unchanged; without its own certificate the driver cannot go on.
-func (f *connectionFiles) reread(ctx context.Context, cc *pgx.ConnConfig) error {
+// reread is for a new connection. What cannot be read just now counts as unchanged; without its own certificate the driver cannot go on. wantsPassword tells that the password may be one of a
+// password file, which the driver reads when it parses.
+func (f *connectionFiles) reread(ctx context.Context, cc *pgx.ConnConfig, wantsPassword bool) error {
 	if _, err := f.pair.Try(ctx); err != nil && cc.TLSConfig != nil {
 		return fmt.Errorf("read sslcert and sslkey: %w", err)
 	}
 	if _, err := f.roots.Try(ctx); err != nil {
 		return nil //nolint:nilerr // what was read before is used
+	}
+	if wantsPassword {
+		if password := f.password.Read(ctx); password != "" {
+			cc.Password = password
+		}
 	}
 	return f.takeRoots(ctx, cc)
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
@@ -157,16 +156,10 @@ func (t target) parse(ctx context.Context, env environment) (*pgxpool.Config, er
 
 // prepare reads again, for each connection, what may have been rotated.
 func (t target) prepare(ctx context.Context, cc *pgx.ConnConfig) error {
-	switch {
-	case t.rotating != nil:
+	if t.rotating != nil {
 		cc.Password = string(t.rotating())
-	case t.password == "":
-		// It may be one of a password file, which the driver reads when it parses. What cannot be read just now counts as unchanged.
-		if fresh, err := pgconn.ParseConfig(t.url); err == nil && fresh.Password != "" {
-			cc.Password = fresh.Password
-		}
 	}
-	return t.files.reread(ctx, cc)
+	return t.files.reread(ctx, cc, t.password == "" && t.rotating == nil)
 }
 
 func (e environment) anySet(names []string) bool {
