@@ -46,6 +46,8 @@ type Config struct {
 	Once bool
 	// Logger gets one line for each change of state. Default: none.
 	Logger *slog.Logger
+	// LogKeys names partition keys in it, as the attribute key: they are the services' data.
+	LogKeys bool
 
 	// now is the clock that the registration and the held keys are counted by.
 	now func() time.Time

@@ -143,14 +143,14 @@ func (t *term) learn(answers []answer) (unknown error) {
 		case relay.ClassEvent:
 			if wait := t.held.failKey(a.event.Key(), a.err); wait > 0 {
 				code, reason := relay.ReasonOf(a.err)
-				t.cfg.Logger.Error("event failed: its key is held, the others go on", "topic", engine.Short(a.event.Topic), "key", engine.Short(a.event.PartitionKey),
-					"id", a.event.ID, "event_id", a.event.EventID, "code", code, "reason", reason, "tried_again_in", wait.String())
+				t.cfg.Logger.Error("event failed: its key is held, the others go on", engine.WithKey(t.cfg.LogKeys, a.event.PartitionKey,
+					"topic", engine.Short(a.event.Topic), "id", a.event.ID, "event_id", a.event.EventID, "code", code, "reason", reason, "again_in", wait.String())...)
 			}
 		case relay.ClassTopic:
 			if wait := t.held.failTopic(a.event.Topic, a.err); wait > 0 {
 				code, reason := relay.ReasonOf(a.err)
 				t.cfg.Logger.Error("topic held: its events wait, the others go on", "topic", engine.Short(a.event.Topic), "code", code, "reason", reason,
-					"tried_again_in", wait.String())
+					"again_in", wait.String())
 			}
 		case relay.ClassHeld:
 			// It comes again with its key.

@@ -110,10 +110,10 @@ func (p *Processor[Tx]) takeBack(ctx context.Context, t *turn[Tx], cause error) 
 	switch {
 	case err != nil:
 		p.cfg.Logger.Error("events that are not handled are remembered if a handler has committed its transaction, and nobody could look",
-			"consumer", p.consumer, "events", ids, "record", t.at.record.Place().String(), "error", err)
+			"consumer", p.consumer, "event_ids", ids, "record", t.at.record.Place().String(), "error", err)
 	case len(back) > 0 && len(t.fresh) > 1:
 		p.cfg.Logger.Error("a handler has ended the transaction that it shares with others: events are handled again",
-			"consumer", p.consumer, "events", back, "record", t.at.record.Place().String(), "error", cause)
+			"consumer", p.consumer, "event_ids", back, "record", t.at.record.Place().String(), "error", cause)
 	}
 	if len(back) > 0 && !errors.Is(cause, errEnded) {
 		return errors.Join(cause, errEnded)

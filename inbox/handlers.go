@@ -48,7 +48,7 @@ func On[P, Tx any](h *Handlers[Tx], eventType string, fn func(ctx context.Contex
 	h.byType[eventType] = func(raw Event[[]byte]) (func(context.Context, Tx) error, error) {
 		e := Event[P]{ID: raw.ID, Type: raw.Type, Record: raw.Record}
 		if err := decode(raw.Payload, &e.Payload); err != nil {
-			return nil, Permanent(fmt.Errorf("decode the value as %T: %w", e.Payload, err))
+			return nil, Permanent(&decodeError{fmt.Sprintf("%T", e.Payload), err})
 		}
 		return func(ctx context.Context, tx Tx) error { return fn(ctx, tx, e) }, nil
 	}
@@ -65,9 +65,9 @@ func decode(value []byte, into any) error {
 	}
 	switch {
 	case value == nil:
-		return errors.New("it is null; a handler that takes []byte is given it as it is")
+		return errNull
 	case len(value) == 0:
-		return errors.New("it is empty")
+		return errEmpty
 	}
 	return json.Unmarshal(value, into)
 }

@@ -60,7 +60,7 @@ func (r *Runner) Ready(ctx context.Context) error {
 		case err == nil || !errors.Is(err, ErrUnavailable):
 			return err
 		}
-		r.cfg.Logger.Warn("the database does not answer: tried again", "error", err, "in", wait.String())
+		r.cfg.Logger.Warn("the database does not answer: tried again", "error", err, "again_in", wait.String())
 		select {
 		case <-ctx.Done():
 		case <-time.After(wait):

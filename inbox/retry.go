@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"time"
 )
@@ -22,7 +23,7 @@ func (r *Runner) failed(ctx context.Context, it *item, cause error) (settled boo
 		if delay > 0 {
 			letter.NotBefore = letter.FailedAt.Add(delay)
 		}
-		settled, wait = r.sendOn(ctx, it, topic, letter)
+		settled, wait = r.sendOn(ctx, it, topic, letter, cause)
 		return settled, wait, nil
 	case r.cfg.Retry.GiveUp == Skip && r.exhausted(it.Record, attempts, cause):
 		r.say("record skipped: the policy gives it up", it, attempts, cause)
@@ -91,11 +92,11 @@ func (r *Runner) letter(record *Record, attempts int, cause error) Letter {
 	return l
 }
 
-// sendOn sends a record to another topic. When that fails its key waits: it is nowhere else.
-func (r *Runner) sendOn(ctx context.Context, it *item, topic string, l Letter) (settled bool, wait time.Duration) {
+// sendOn sends a record to another topic, because of an error. When that fails its key waits: it is nowhere else.
+func (r *Runner) sendOn(ctx context.Context, it *item, topic string, l Letter, cause error) (settled bool, wait time.Duration) {
 	if err := r.log.Send(ctx, topic, it.Record, letterHeaders(it.Record, l)); err != nil {
 		wait := r.cfg.Retry.wait(it.failed, r.cfg.random)
-		r.cfg.Logger.Error("record not sent on: its key waits", "record", it.Place().String(), "topic", topic, "error", err, "again_in", wait.Round(time.Millisecond).String())
+		r.lines.say(slog.LevelError, "record not sent on: its key waits", "record", it.Place().String(), "topic", topic, "error", err, "again_in", wait.Round(time.Millisecond).String())
 		return false, wait
 	}
 	r.count(func(s *Stats) {
@@ -105,7 +106,7 @@ func (r *Runner) sendOn(ctx context.Context, it *item, topic string, l Letter) (
 			s.Retried++
 		}
 	})
-	r.say("record sent on", it, l.Attempts, errors.New(l.Error), "to", topic)
+	r.say("record sent on", it, l.Attempts, cause, "to", topic)
 	r.forget(ctx, it)
 	return true, 0
 }
@@ -113,7 +114,7 @@ func (r *Runner) sendOn(ctx context.Context, it *item, topic string, l Letter) (
 // forget removes the count of a record's failures. One that stays is removed by retention.
 func (r *Runner) forget(ctx context.Context, it *item) {
 	if err := r.handling.Settled(ctx, it.Record); err != nil {
-		r.cfg.Logger.Warn("a settled record is still written down as failed", "record", it.Place().String(), "error", err)
+		r.lines.say(slog.LevelWarn, "a settled record is still written down as failed", "record", it.Place().String(), "error", err)
 	}
 }
 
@@ -124,12 +125,12 @@ func (r *Runner) count(f func(*Stats)) {
 }
 
 func (r *Runner) say(what string, it *item, attempts int, cause error, more ...any) {
-	args := []any{"record", it.Place().String(), "attempts", attempts, "error", cause}
+	args := []any{"record", it.Place().String(), "attempts", attempts, "error", forLog(cause)}
 	var p *panicError
 	if errors.As(cause, &p) {
 		args = append(args, "stack", string(p.stack))
 	}
-	r.cfg.Logger.Error(what, append(args, more...)...)
+	r.lines.say(slog.LevelError, what, append(args, more...)...)
 }
 
 // notBefore is when a record of a retry topic is to be tried; zero for any other, and for another consumer's. What the record says is the time of the member that

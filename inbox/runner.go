@@ -110,6 +110,7 @@ type Runner struct {
 	handling Handling
 	log      Log
 	cfg      RunnerConfig
+	lines    *lines
 
 	mu         sync.Mutex
 	work       *sync.Cond
@@ -149,7 +150,10 @@ func NewRunner(h Handling, log Log, cfg RunnerConfig) (*Runner, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	r := &Runner{handling: h, log: log, cfg: cfg, partitions: map[Partition]*partition{}, leaving: map[*partition]struct{}{}}
+	if h != nil { // the caller refuses that
+		cfg.Logger = cfg.Logger.With("consumer", h.Consumer())
+	}
+	r := &Runner{handling: h, log: log, cfg: cfg, lines: newLines(cfg.Logger, cfg.now), partitions: map[Partition]*partition{}, leaving: map[*partition]struct{}{}}
 	r.work, r.room = sync.NewCond(&r.mu), sync.NewCond(&r.mu)
 	return r, nil
 }
@@ -174,6 +178,7 @@ func (r *Runner) Run(ctx context.Context) {
 	}
 	r.stop()
 	r.Revoke(context.WithoutCancel(ctx), r.assigned())
+	defer r.lines.close()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

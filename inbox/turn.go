@@ -115,7 +115,7 @@ func (p *Processor[Tx]) inTime(ctx context.Context, end context.CancelFunc, tx T
 	w := t.at
 	alarm := time.AfterFunc(2*p.cfg.Timeout, func() {
 		p.cfg.Logger.Warn("a handler does not end although its context has: it holds a worker until it does",
-			"consumer", p.consumer, "record", w.record.Place().String(), "type", p.typeOf(w.record), "for", (2 * p.cfg.Timeout).String())
+			"consumer", p.consumer, "record", w.record.Place().String(), "event_type", p.typeOf(w.record), "for", (2 * p.cfg.Timeout).String())
 	})
 	defer alarm.Stop()
 	t.own, t.cause = p.run(ctx, tx, w)

@@ -3,6 +3,7 @@ package inbox
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"slices"
 	"time"
 )
@@ -154,7 +155,7 @@ func (r *Runner) judge(ctx context.Context, v *verdict, n int, it *item, o Outco
 	case ctx.Err() != nil || errors.Is(o.Err, errHeld):
 	case errors.Is(o.Err, errBusy), errors.Is(o.Err, errConflict):
 		wait = r.cfg.Retry.wait(1, r.cfg.random)
-		r.cfg.Logger.Warn("record waits for other transactions, and its key with it", "record", it.Place().String(), "error", o.Err, "again_in", wait.Round(time.Millisecond).String())
+		r.lines.say(slog.LevelWarn, "record waits for other transactions, and its key with it", "record", it.Place().String(), "error", o.Err, "again_in", wait.Round(time.Millisecond).String())
 	default:
 		v.settled[n], wait, err = r.failed(ctx, it, o.Err)
 	}
@@ -235,7 +236,7 @@ func (r *Runner) goAway(err error) {
 	}
 	r.pause = min(max(2*r.pause, minAway), maxAway)
 	r.away = now.Add(r.pause)
-	r.cfg.Logger.Warn("nothing can be handled: tried again", "error", err, "in", r.pause.String())
+	r.cfg.Logger.Warn("nothing can be handled: tried again", "error", err, "again_in", r.pause.String())
 	time.AfterFunc(r.pause, func() {
 		r.mu.Lock()
 		defer r.mu.Unlock()

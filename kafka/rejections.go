@@ -49,7 +49,7 @@ func (l *rejectionLog) say(topic string, partition int32, code, advice string, r
 		c = &rejectionCount{}
 	}
 	l.log.Warn("kafka rejected records; sending them again in parts", "topic", topic, "partition", partition,
-		"code", code, "records", records, "rejections_unsaid", c.rejections, "records_unsaid", c.records, "advice", advice)
+		"code", code, "records", records, "rejections_unsaid", c.rejections, "records_unsaid", c.records, "note", advice)
 	l.said[kind] = &rejectionCount{at: now}
 }
 

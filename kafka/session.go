@@ -293,7 +293,7 @@ func (s *session) fail(it *item, err error) {
 		s.failTopic(it.topic, it, topicError(it.topic.name, err))
 	default:
 		s.cfg.Logger.Error("kafka producer given up", "topic", it.topic.name, "partition", it.part.id,
-			"code", codeOf(err, codeUnexpected), "advice", rule(err).advice)
+			"code", codeOf(err, codeUnexpected), "note", rule(err).advice)
 		s.kill(fmt.Errorf("give up the client after partition %d of topic %s: %w", it.part.id, it.topic.name, err))
 	}
 }

@@ -50,6 +50,8 @@ type Config struct {
 	Once bool
 	// Logger gets one line for each change of state. Default: none.
 	Logger *slog.Logger
+	// LogKeys names partition keys in it, as the attribute key: they are the services' data.
+	LogKeys bool
 
 	// step is called at the points where a crash is tested.
 	step func(point string)

@@ -21,9 +21,9 @@ const (
 // failureLines is what the log says of failed events. One mistake, such as a limit that is too low, may fail thousands at once.
 type failureLines struct{ parked, followed, buried, locked, retried burst }
 
-func newFailureLines(log *slog.Logger, now func() time.Time) *failureLines {
+func newFailureLines(log *slog.Logger, keys bool, now func() time.Time) *failureLines {
 	of := func(level slog.Level, text, more, note string) burst {
-		return burst{log: log, now: now, level: level, text: text, more: more, note: note}
+		return burst{log: log, keys: keys, now: now, level: level, text: text, more: more, note: note}
 	}
 	return &failureLines{
 		parked: of(slog.LevelError, "key parked: its events wait for an operator, the others go on", "more keys parked", "outbox keys list shows them"),
@@ -51,9 +51,10 @@ func (l *failureLines) close(ctx context.Context) {
 	}
 }
 
-// burst is what is said of one kind of failure: the first events one by one, the others in one line. The keys are left out: they are the services' data.
+// burst is what is said of one kind of failure: the first events one by one, the others in one line. Keys are named only when they are asked for: they are the services' data.
 type burst struct {
 	log   *slog.Logger
+	keys  bool
 	now   func() time.Time
 	level slog.Level
 	// text is the line of one event, more the one of many, note the command that shows those.
@@ -75,9 +76,8 @@ func (b *burst) say(ctx context.Context, f FailedEvent, attrs ...any) {
 	}
 	if b.said < burstLines {
 		b.said++
-		b.log.Log(ctx, b.level, b.text, append([]any{
-			"topic", engine.Short(f.Topic), "id", f.Event.ID, "event_id", f.Event.EventID, "code", f.Code, "reason", f.Reason,
-		}, attrs...)...)
+		b.log.Log(ctx, b.level, b.text, append(engine.WithKey(b.keys, f.PartitionKey,
+			"topic", engine.Short(f.Topic), "id", f.Event.ID, "event_id", f.Event.EventID, "code", f.Code, "reason", f.Reason), attrs...)...)
 		return
 	}
 	if b.unsaid == 0 {

@@ -243,7 +243,7 @@ func (r *reader) noteChoked() error {
 	if r.cfg.Once {
 		return &engine.StopError{Err: err}
 	}
-	r.cfg.Logger.Error("nothing is read any more", "reason", err)
+	r.cfg.Logger.Error("nothing is read any more", "error", err)
 	return nil
 }
 

@@ -163,12 +163,12 @@ func (t *term) notePauses(now []Pause) {
 	is := scopes(now)
 	for _, p := range now {
 		if _, known := was[scopeOf(p)]; !known {
-			t.cfg.Logger.Warn("paused: nothing of it goes out until it is resumed", append(scopeOf(p).attrs(), "by", p.By, "reason", p.Reason)...)
+			t.cfg.Logger.Warn("paused: nothing of it goes out until it is resumed", append(scopeOf(p).attrs(t.cfg.LogKeys), "by", p.By, "reason", p.Reason)...)
 		}
 	}
 	for _, p := range t.pauses.All {
 		if _, still := is[scopeOf(p)]; !still {
-			t.cfg.Logger.Info("resumed", scopeOf(p).attrs()...)
+			t.cfg.Logger.Info("resumed", scopeOf(p).attrs(t.cfg.LogKeys)...)
 		}
 	}
 }
@@ -190,9 +190,9 @@ func scopes(all []Pause) map[pausedScope]struct{} {
 }
 
 // attrs are for the log, which gets no partition key: it may be personal.
-func (s pausedScope) attrs() []any {
+func (s pausedScope) attrs(keys bool) []any {
 	if s.scope == PauseSource {
 		return []any{"scope", string(s.scope)}
 	}
-	return []any{"scope", string(s.scope), "topic", engine.Short(s.key.Topic)}
+	return engine.WithKey(keys && s.scope == PauseKey, s.key.PartitionKey, "scope", string(s.scope), "topic", engine.Short(s.key.Topic))
 }

@@ -43,7 +43,7 @@ func (t *term) errChoked() error {
 // noteUnsettled says which rows can never be settled, and what follows.
 func (r *Relay) noteUnsettled(u *UnsettledError) {
 	r.counters.unsettled.Add(int64(len(u.Refs)))
-	r.cfg.Logger.Error("in Kafka, but its row cannot be marked", "table", r.info.Name, "events", len(u.Refs), "ids", someIDs(u.Refs), "reason", u.Err,
+	r.cfg.Logger.Error("in Kafka, but its row cannot be marked", "table", r.info.Name, "events", len(u.Refs), "ids", someIDs(u.Refs), "error", u.Err,
 		"note", "it will be published again after a restart, or when its lane moves to another relay: mend the constraint, trigger or policy, and mark the row by hand (published_at = now())")
 }
 

@@ -78,7 +78,7 @@ func (r *Relay) lead(ctx context.Context, claim Claim, sent time.Time) error {
 		pausesKnown: make(chan struct{}),
 	}
 	t.gate.took = r.counters.publish
-	t.lines = newFailureLines(r.cfg.Logger, r.cfg.now)
+	t.lines = newFailureLines(r.cfg.Logger, r.cfg.LogKeys, r.cfg.now)
 	t.careful = newCareful(r.info.Lanes, r.cfg.MaxInFlight)
 	t.careful.add(claim.Abandoned)
 	if r.cfg.parksAggregates() {

@@ -3,16 +3,13 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
@@ -109,26 +106,6 @@ func exitCodesInHelp(cmd *cobra.Command) {
 
 // collects is the annotation of a command that reads the environment itself, to report what is wrong there with everything else.
 const collects = "collects"
-
-// logger writes text to a terminal and JSON to anything else; out is stderr or stands before it.
-func (a *app) logger(out io.Writer, level slog.Level) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: level, ReplaceAttr: shorten}
-	if isTerminal(a.stderr) || a.asJSON {
-		return slog.New(slog.NewTextHandler(out, opts))
-	}
-	return slog.New(slog.NewJSONHandler(inertLines{out}, opts))
-}
-
-// shorten says a failed connection as the command line does, in one line.
-func shorten(_ []string, attr slog.Attr) slog.Attr {
-	err, ok := attr.Value.Any().(error)
-	var connect *pgconn.ConnectError
-	if ok && errors.As(err, &connect) {
-		text := strings.ReplaceAll(explainConnection(connect, err).Error(), "\n  hint: ", "; ")
-		return slog.String(attr.Key, text)
-	}
-	return attr
-}
 
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)

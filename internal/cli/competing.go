@@ -67,6 +67,7 @@ func (p *part) competing(log *slog.Logger) competing.Config {
 		Topics:       s.Topics,
 		Once:         p.once,
 		Logger:       log,
+		LogKeys:      p.logKeys,
 	}
 	if s.Made("batch-size") {
 		cfg.BatchSize = s.BatchSize

@@ -53,6 +53,8 @@ type part struct {
 	cfg  config.Source
 	once bool
 	log  *slog.Logger
+	// logKeys names partition keys in the log.
+	logKeys bool
 	// name is the relay's, the same in all parts.
 	name string
 	// pool is for the operator and for how connections are made; the relay has its own.
@@ -76,7 +78,7 @@ func (a *app) parts(ctx context.Context, cfg *config.Config, found error, log *s
 	known := map[string]string{}
 	name := cmp.Or(cfg.RelayName, engine.ProcessName())
 	for _, s := range cfg.Sources {
-		p := &part{cfg: s, once: cfg.Once, log: log, name: name}
+		p := &part{cfg: s, once: cfg.Once, log: log, logKeys: cfg.LogKeys, name: name}
 		if s.Name != "" {
 			p.log = log.With("source", s.Name)
 		}
@@ -250,6 +252,7 @@ func (p *part) engine(log *slog.Logger) (relay.Config, error) {
 		Topics:           s.Topics,
 		Once:             p.once,
 		Logger:           log,
+		LogKeys:          p.logKeys,
 	}, err
 }
 

@@ -65,7 +65,7 @@ has lanes, and such a relay does not start while this one lives.`,
 func (a *app) runRelay(cmd *cobra.Command) error {
 	cfg, err := config.Load(cmd.Context(), cmd.Flags(), config.Environment(a.env))
 	bar := newProgress(a.stderr, "events")
-	log := a.logger(bar, level(cfg))
+	log := a.relayLogger(bar, cfg)
 	parts, err := a.parts(cmd.Context(), cfg, err, log)
 	if err != nil {
 		return settingsError(cmd, err)
@@ -94,16 +94,6 @@ func (a *app) runRelay(cmd *cobra.Command) error {
 	defer unwatch()
 	defer retainAll(cmd.Context(), parts)()
 	return runUntilStopped(cmd.Context(), relays, parts, log)
-}
-
-func level(cfg *config.Config) slog.Level {
-	switch {
-	case cfg.Verbose:
-		return slog.LevelDebug
-	case cfg.Once:
-		return slog.LevelWarn
-	}
-	return slog.LevelInfo
 }
 
 // announce says what this relay is, and what several sources need together: each has its own budget.

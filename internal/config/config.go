@@ -17,7 +17,12 @@ type Config struct {
 	Pprof bool `koanf:"pprof"`
 	// RelayName names the process to people; "" is host name and process id.
 	RelayName string `koanf:"relay-name"`
-	// Verbose logs more.
+	// LogLevel is debug, info, warn, error, or "" where nobody has said; LogFormat is auto, text or json.
+	LogLevel  string `koanf:"log-level"`
+	LogFormat string `koanf:"log-format"`
+	// LogKeys names partition keys in the log.
+	LogKeys bool `koanf:"log-keys"`
+	// Verbose is debug where LogLevel is "".
 	Verbose bool `koanf:"verbose"`
 
 	// Sources are at least one, with different names.

@@ -64,6 +64,14 @@ func Rounded(d time.Duration) time.Duration {
 	return d.Round(100 * time.Millisecond)
 }
 
+// WithKey adds a partition key to the attributes of a line if keys are asked for.
+func WithKey(asked bool, key string, attrs ...any) []any {
+	if !asked {
+		return attrs
+	}
+	return append(attrs, "key", Short(key))
+}
+
 // Short bounds a text of the table for the log: a topic that is wrong may be of any length.
 func Short(s string) string {
 	const most = 100
