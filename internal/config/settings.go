@@ -59,7 +59,7 @@ func ofProcess() []Setting {
 		{Key: "log-level", Scope: Process, Kind: Text, Example: "warn", Words: []string{"debug", "info", "warn", "error"}, Usage: "least important lines of the log, %s; without it info, and with once warn"},
 		{Key: "log-format", Scope: Process, Kind: Text, Default: "auto", Words: []string{"auto", "text", "json"}, Usage: "%s; auto is text on a terminal and json elsewhere"},
 		{Key: "log-keys", Scope: Process, Kind: Bool, Usage: "name partition keys in the log: they may be data of people"},
-		{Key: "verbose", Scope: Process, Kind: Bool, Usage: "log more: as log-level debug, which wins over it"},
+		{Key: "verbose", Scope: Process, Kind: Bool, Usage: "log more, as log-level debug does; a log-level that is set wins"},
 	}
 }
 
