@@ -37,7 +37,8 @@ func TestTheLogHasTheFormAndTheLevelThatAreAskedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var out bytes.Buffer
-			log := (&app{stderr: &out}).relayLogger(&out, &c.cfg)
+			// Beside an object of JSON the log is text, unless it is to be JSON.
+			log := (&app{stderr: &out, asJSON: c.cfg.LogFormat == "json"}).relayLogger(&out, &c.cfg)
 			if !log.Enabled(t.Context(), c.least) || log.Enabled(t.Context(), c.least-1) {
 				t.Errorf("the least level is not %s", c.least)
 			}

@@ -71,7 +71,7 @@ func TestTheRelaySendsItsSpansWhereTheEnvironmentSays(t *testing.T) {
 (gen_random_uuid(), 'Order', '1', 'order.placed.v1', '{}', 'shop.order', '1', '{"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}'),
 (gen_random_uuid(), 'Order', '2', 'order.placed.v1', '{}', 'shop.order', '2', '{"traceparent": "no trace"}')`)
 			cmd := exec.CommandContext(t.Context(), "outbox", append([]string{"relay", "--once"}, c.args...)...)
-			cmd.Env = append(os.Environ(), "DATABASE_URL="+db.URL, "KAFKA_BROKERS="+strings.Join(cluster.ListenAddrs(), ","), "OTEL_EXPORTER_OTLP_PROTOCOL=http/json")
+			cmd.Env = append(os.Environ(), "DATABASE_URL="+db.URL, "KAFKA_BROKERS="+strings.Join(cluster.ListenAddrs(), ","), "OTEL_EXPORTER_OTLP_PROTOCOL=http/json", "OTEL_EXPORTER_OTLP_HEADERS=plantedotel7")
 			if c.on {
 				cmd.Env = append(cmd.Env, "OTEL_EXPORTER_OTLP_ENDPOINT="+collector.URL)
 			}
@@ -79,6 +79,9 @@ func TestTheRelaySendsItsSpansWhereTheEnvironmentSays(t *testing.T) {
 			cmd.Stdout, cmd.Stderr = &out, &out
 			if err := cmd.Run(); err != nil || !strings.Contains(out.String(), "published 2 events") {
 				t.Fatalf("%v: %s", err, out.String())
+			}
+			if strings.Contains(out.String(), "plantedotel7") {
+				t.Errorf("what may be a token was said: %s", out.String())
 			}
 			got.mu.Lock()
 			defer got.mu.Unlock()

@@ -3,10 +3,13 @@ package telemetry
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -173,6 +176,17 @@ func TestACollectorThatFailsIsSaidOnceUntilItTakesTracesAgain(t *testing.T) {
 	traces.End(t.Context())
 	if text := said.Text(); strings.Count(text, "\n") != 2 || !strings.Contains(text, "traces cannot be sent") || strings.Contains(text, secret) {
 		t.Errorf("the log says\n%s, want two lines", text)
+	}
+}
+
+func TestAnErrorIsSaidWithoutTheAddressAndNotAtLength(t *testing.T) {
+	t.Parallel()
+	refused := &url.Error{Op: "Post", URL: "http://collector/?token=" + secret, Err: errors.New("connection refused")}
+	if got := brief(fmt.Errorf("send: %w", refused)); got != "connection refused" {
+		t.Errorf("said %q", got)
+	}
+	if got := brief(errors.New(strings.Repeat("x", 10_000))); len(got) > 300 {
+		t.Errorf("said %d bytes", len(got))
 	}
 }
 
