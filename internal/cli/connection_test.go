@@ -13,6 +13,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
 
+	"github.com/outbox-relay/outbox/internal/await"
+	"github.com/outbox-relay/outbox/internal/config"
 	"github.com/outbox-relay/outbox/internal/pgtest"
 )
 
@@ -254,12 +256,19 @@ func TestTheLogSaysAFailedConnectionInOneLine(t *testing.T) {
 func TestADatabaseThatIsReadOnlyIsSaidWithItsRemedy(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
-	environ := []string{"DATABASE_URL=" + db.URL + "&default_transaction_read_only=on", "KAFKA_BROKERS=" + newCluster(t).ListenAddrs()[0]}
-	for _, command := range []string{"pause topic x", "events skip 1 --reason x", "lanes set 4 --yes", "keys unpark --topic x --key y", "jobs cancel 1", "relay --start-timeout 1s"} {
+	brokers := newCluster(t).ListenAddrs()
+	environ := []string{"DATABASE_URL=" + db.URL + "&default_transaction_read_only=on", "KAFKA_BROKERS=" + brokers[0]}
+	for _, command := range []string{"pause topic x", "events skip 1 --reason x", "lanes set 4 --yes", "keys unpark --topic x --key y", "jobs cancel 1"} {
 		code, said := outcome(t, environ, strings.Fields(command)...)
 		said = withoutLog(said)
 		if code != exitFailed || !strings.Contains(said, "read-only") || !strings.Contains(said, "connect to the primary") || strings.Count(said, "\n") > 2 {
 			t.Errorf("outbox %s ended with %d and %q", command, code, said)
 		}
 	}
+	fleet := fleetOf(t, config.Source{DatabaseURL: db.URL + "&default_transaction_read_only=on", Brokers: brokers})
+	atWork(t, fleet)
+	await.Until(t, "a relay that starts says so and waits", func() bool {
+		s := fleet.States()[0]
+		return s.Made && s.Engine.Stats().LastError != nil && strings.Contains(s.Engine.Stats().LastError.Error(), "connect to the primary")
+	})
 }

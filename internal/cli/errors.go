@@ -34,7 +34,8 @@ Passwords never stand on the command line. They come by the environment, in
 DATABASE_URL, PGPASSWORD, OUTBOX_DATABASE_PASSWORD, KAFKA_SASL_PASSWORD, or in
 files: .pgpass, and those that OUTBOX_DATABASE_PASSWORD_FILE and
 KAFKA_SASL_PASSWORD_FILE name, or the lines database-password-file and
-sasl-password-file of the file that --config names.
+sasl-password-file of the file that --config names; that of the database also
+from a program: --database-password-command.
 
 The log is text on a terminal and JSON elsewhere.
 

@@ -3,6 +3,7 @@ package cli
 import (
 	"cmp"
 	"context"
+	"fmt"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
@@ -29,6 +30,8 @@ func placed(err error, place string) error {
 // passwordPlace says where the password comes from that a connection uses: by which variable, which line, which file. It is "" when there is none.
 func (t target) passwordPlace(env environment, cfg *pgxpool.Config) string {
 	switch {
+	case t.command != nil:
+		return t.command.name
 	case cfg.ConnConfig.Password == "":
 		return ""
 	case t.password != "":
@@ -41,6 +44,17 @@ func (t target) passwordPlace(env environment, cfg *pgxpool.Config) string {
 		return "the service file or the password file"
 	}
 	return "the password file " + cmp.Or(t.parameter(env, "passfile"), "~/.pgpass")
+}
+
+// checkCommand refuses a command that cannot be run, or that stands beside a password.
+func (t target) checkCommand() error {
+	if t.command == nil {
+		return nil
+	}
+	if t.password != "" {
+		return fmt.Errorf("%s and %s both give the database's password: leave one out", t.command.name, t.passwordName)
+	}
+	return t.command.check()
 }
 
 // Run is the engine's.

@@ -82,8 +82,8 @@ func targetOf(s *config.Source) target {
 	return target{
 		url: s.DatabaseURL, table: s.Table, password: s.DatabasePassword,
 		urlName: s.Named("database-url"), tableName: s.Named("table"), passwordName: s.Named("database-password"), typed: s.Typed("database-url"), tableTyped: s.Typed("table"),
-		rotating: s.Rotating("database-password"),
-		hint:     s.How("database-url", "DATABASE_URL, such as postgres://user@host:5432/shop, or the PG* variables, or --database-url"),
+		rotating: s.Rotating("database-password"), command: newPasswordCommand(s.DatabasePasswordCommand, s.Named("database-password-command")),
+		hint: s.How("database-url", "DATABASE_URL, such as postgres://user@host:5432/shop, or the PG* variables, or --database-url"),
 	}
 }
 
@@ -99,6 +99,8 @@ type target struct {
 	password config.Secret
 	// rotating, when not nil, reads the password anew for each connection.
 	rotating func() config.Secret
+	// command, when not nil, prints the password for new connections, in place of any other.
+	command *passwordCommand
 	// urlName, tableName and passwordName are how they were told: by which flag, which variable, which line.
 	urlName, tableName, passwordName string
 	// files are those that the URL names; the driver reads them for each connection.
@@ -146,6 +148,9 @@ func (t target) parse(ctx context.Context, env environment) (*pgxpool.Config, er
 	if err := t.checkKey(env, cfg.ConnConfig); err != nil {
 		return nil, err
 	}
+	if err := t.checkCommand(); err != nil {
+		return nil, err
+	}
 	if t.password != "" {
 		cfg.ConnConfig.Password = string(t.password)
 	}
@@ -156,10 +161,17 @@ func (t target) parse(ctx context.Context, env environment) (*pgxpool.Config, er
 
 // prepare reads again, for each connection, what may have been rotated.
 func (t target) prepare(ctx context.Context, cc *pgx.ConnConfig) error {
-	if t.rotating != nil {
+	switch {
+	case t.command != nil:
+		password, err := t.command.password(ctx)
+		if err != nil {
+			return err
+		}
+		cc.Password = password
+	case t.rotating != nil:
 		cc.Password = string(t.rotating())
 	}
-	return t.files.reread(ctx, cc, t.password == "" && t.rotating == nil)
+	return t.files.reread(ctx, cc, t.password == "" && t.rotating == nil && t.command == nil)
 }
 
 func (e environment) anySet(names []string) bool {

@@ -45,7 +45,9 @@ type Source struct {
 
 	DatabaseURL      string `koanf:"database-url"`
 	DatabasePassword Secret `koanf:"database-password"`
-	Table            string `koanf:"table"`
+	// DatabasePasswordCommand is a program with its arguments that prints the password.
+	DatabasePasswordCommand []string `koanf:"database-password-command"`
+	Table                   string   `koanf:"table"`
 	// Settle is mark or delete.
 	Settle string `koanf:"settle"`
 	// Mode is leased or competing.

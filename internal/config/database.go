@@ -11,7 +11,7 @@ import (
 
 // ofDatabaseOnly are the settings that a command needs that never talks to Kafka.
 func ofDatabaseOnly() []string {
-	return []string{"config", "database-url", "database-password", "table"}
+	return []string{"config", "database-url", "database-password", "database-password-command", "table"}
 }
 
 // Database returns the source of that name, or the only one, for a command that needs its database and nothing else: what else is wrong with its settings is not

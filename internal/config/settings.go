@@ -67,6 +67,7 @@ func ofDatabase() []Setting {
 	return []Setting{
 		{Key: "database-url", Usual: "DATABASE_URL", Scope: PerSource, Kind: Text, Example: "postgres://relay@db-1:5432/shop", Usage: "PostgreSQL `URL`; without it DATABASE_URL, then the PG* variables"},
 		{Key: "database-password", Scope: PerSource, Kind: Text, Secret: true, Example: "/run/secrets/shop", Usage: "its password, in place of one in the URL, PGPASSWORD or a .pgpass file"},
+		{Key: "database-password-command", Scope: PerSource, Kind: List, Example: "/usr/local/bin/database-token, db-1", Usage: "a `program,argument,...` that prints the password, run for new connections; no shell, and no comma in an argument"},
 		{Key: "table", Scope: PerSource, Kind: Text, Default: "public.outbox_event", Usage: "the outbox table, `schema.name`"},
 		{Key: "mode", Scope: PerSource, Kind: Text, Default: "leased", Words: []string{"leased", "competing"}, Usage: "%s: keep each key in order, or lock rows beside relays of another kind, without order"},
 		{Key: "settle", Scope: PerSource, Kind: Text, Default: "mark", Words: []string{"mark", "delete"}, Usage: "%s: set a published row's published_at, or delete the row"},
