@@ -2,20 +2,23 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
-{{- /* Short enough for what is added to it. */ -}}
+{{- /* Short enough for what is added to it, and what a Service can be called: it begins with a letter, and has no dots. */ -}}
 {{- define "outbox.fullname" -}}
+{{- $name := .Release.Name -}}
 {{- if .Values.fullnameOverride -}}
-{{- .Values.fullnameOverride | trunc 48 | trimSuffix "-" -}}
-{{- else if contains (include "outbox.name" .) .Release.Name -}}
-{{- .Release.Name | trunc 48 | trimSuffix "-" -}}
-{{- else -}}
-{{- printf "%s-%s" .Release.Name (include "outbox.name" .) | trunc 48 | trimSuffix "-" -}}
+{{- $name = .Values.fullnameOverride -}}
+{{- else if not (contains (include "outbox.name" .) .Release.Name) -}}
+{{- $name = printf "%s-%s" .Release.Name (include "outbox.name" .) -}}
 {{- end -}}
+{{- if regexMatch "^[0-9]" $name -}}
+{{- $name = printf "relay-%s" $name -}}
+{{- end -}}
+{{- $name | replace "." "-" | trunc 48 | trimSuffix "-" -}}
 {{- end -}}
 
 {{- define "outbox.selector" -}}
-app.kubernetes.io/name: {{ include "outbox.name" . }}
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/name: {{ include "outbox.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 {{- end -}}
 
 {{- /* Of the relay alone: the pods of migrations are none of it. */ -}}
@@ -26,9 +29,9 @@ app.kubernetes.io/component: relay
 
 {{- define "outbox.labels" -}}
 {{ include "outbox.selector" . }}
-app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | trunc 63 | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
-helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 }}
+app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | trunc 63 | regexFind "[A-Za-z0-9].*[A-Za-z0-9]|[A-Za-z0-9]" | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | quote }}
 {{- end -}}
 
 {{- define "outbox.image" -}}
@@ -64,6 +67,11 @@ capabilities:
   drop: [ALL]
 {{- end -}}
 
+{{- /* A number, or a text such as 50%. */ -}}
+{{- define "outbox.countOrShare" -}}
+{{- if kindIs "string" . }}{{ . | quote }}{{ else }}{{ int64 . }}{{ end -}}
+{{- end -}}
+
 {{- define "outbox.config" -}}
 {{- toYaml (merge (dict "listen" (printf ":%d" (int .Values.port))) .Values.config) -}}
 {{- end -}}
@@ -75,6 +83,23 @@ OUTBOX_{{ with .source }}SOURCE_{{ . | upper | replace "-" "_" }}__{{ end }}{{ .
 
 {{- define "outbox.secretFile" -}}
 {{ with .source }}{{ . }}.{{ end }}{{ .setting }}
+{{- end -}}
+
+{{- /* A variable that no source or two secrets answer for is found when the relay starts, or never. */ -}}
+{{- define "outbox.checkSecrets" -}}
+{{- $sources := list -}}
+{{- range .Values.config.sources | default list }}{{ $sources = append $sources .name }}{{ end -}}
+{{- $seen := dict -}}
+{{- range .Values.secrets -}}
+{{- $what := include "outbox.secretFile" . -}}
+{{- if and .source (not (has .source $sources)) -}}
+{{- fail (printf "secrets: %s is for the source %s, which config.sources does not have" .setting .source) -}}
+{{- end -}}
+{{- if hasKey $seen $what -}}
+{{- fail (printf "secrets: there are two for %s" $what) -}}
+{{- end -}}
+{{- $_ := set $seen $what true -}}
+{{- end -}}
 {{- end -}}
 
 {{- /* Seconds of a duration such as 1m30s. */ -}}
