@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/outbox-relay/outbox/postgres"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -95,22 +96,37 @@ func (c *collector) collect(ch chan<- prometheus.Metric, s sourceState) {
 	if r := s.Engine.retention; r != nil {
 		c.retention.collect(r.Stats(), metric)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
-	defer cancel()
+	read := s.Engine.reading.get(s.Engine.read)
 	// A backlog that cannot be counted in time is no reason to leave it out.
-	if age, err := s.Engine.settled.OldestSettledAge(ctx); err == nil {
-		metric(c.settled, prometheus.GaugeValue, age.Seconds())
+	if read.settledErr == nil {
+		metric(c.settled, prometheus.GaugeValue, read.settled.Seconds())
 	}
-	backlog, err := s.Engine.source.Backlog(ctx)
-	if err != nil {
+	if read.backlogErr != nil {
 		return
 	}
+	backlog := read.backlog
 	metric(c.pending, prometheus.GaugeValue, float64(backlog.Pending))
 	metric(c.oldest, prometheus.GaugeValue, backlog.OldestAge.Seconds())
 	metric(c.paused, prometheus.GaugeValue, zeroOrOne(backlog.Paused.Source), string(relay.PauseSource))
 	metric(c.paused, prometheus.GaugeValue, float64(backlog.Paused.Topics), string(relay.PauseTopic))
 	metric(c.paused, prometheus.GaugeValue, float64(backlog.Paused.Keys), string(relay.PauseKey))
 	metric(c.parked, prometheus.GaugeValue, float64(max(backlog.ParkedKeys, int64(stats.ParkedKeys))))
+}
+
+// reading is what a scrape asks the database.
+type reading struct {
+	settled                time.Duration
+	backlog                postgres.Backlog
+	settledErr, backlogErr error
+}
+
+// read asks the source's database, which has one session for it.
+func (r *sourceRelay) read() (all reading) {
+	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
+	defer cancel()
+	all.settled, all.settledErr = r.settled.OldestSettledAge(ctx)
+	all.backlog, all.backlogErr = r.source.Backlog(ctx)
+	return all
 }
 
 func zeroOrOne(b bool) float64 {

@@ -32,6 +32,8 @@ type sourceRelay struct {
 	source backlog
 	// settled tells of what stays in the table.
 	settled settledAge
+	// reading is what scrapes ask of the two.
+	reading shared[reading]
 	// password is where the database's password was taken from.
 	password string
 	// retention deletes what is old beside the relay; nil where nothing of the kind runs.
@@ -201,7 +203,7 @@ func (p *part) wire(log *slog.Logger) (*sourceRelay, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sourceRelay{engine, source, p.operator, p.password, p.retention}, nil
+	return &sourceRelay{Engine: engine, source: source, settled: p.operator, password: p.password, retention: p.retention}, nil
 }
 
 func (p *part) postgres(log *slog.Logger) postgres.Config {

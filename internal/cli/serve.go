@@ -28,7 +28,10 @@ func (a *app) serve(address string, what served, log *slog.Logger) (*http.Server
 	if err != nil {
 		return nil, listenError(address, err)
 	}
-	server := &http.Server{Handler: what.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second}
+	server := &http.Server{
+		Handler: what.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
+		MaxHeaderBytes: mostHeaderBytes, ConnState: (&crowd{}).note,
+	}
 	if what.pprof {
 		// A profile takes as long as it is asked for; package pprof refuses one that is longer than this.
 		server.WriteTimeout = 5 * time.Minute
