@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -113,14 +114,23 @@ func (s *session) lookLoop() {
 	}
 }
 
+// lookPortion is for how many topics the brokers are asked at once: the answer for very many does not come in time, and none of them could be used before.
+const lookPortion = 500
+
 // lookOnce tells whether it got an answer.
 func (s *session) lookOnce() bool {
-	found, err := s.lookAt(s.ctx, s.askedFor())
-	if err != nil {
-		s.cfg.Logger.Debug("look at kafka topics", "error", err)
-		return false
+	names := s.askedFor()
+	for portion := range slices.Chunk(names, lookPortion) {
+		found, err := s.lookAt(s.ctx, portion)
+		if err != nil {
+			s.cfg.Logger.Debug("look at kafka topics", "error", err)
+			return false
+		}
+		s.take(found)
 	}
-	s.take(found)
+	if len(names) == 0 {
+		s.take(nil)
+	}
 	return true
 }
 

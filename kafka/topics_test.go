@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -48,6 +49,32 @@ func TestAMissingTopicFailsAloneAndFlowsOnceItIsMade(t *testing.T) {
 	o = newOutcomes(t)
 	p.Publish([]*relay.Event{event(0, missing, "0"), event(2, missing, "2")}, o.done)
 	o.want(map[int64]string{0: "", 2: ""})
+}
+
+// The answer for very many topics does not come in time, and what is in order among them could not be published before.
+func TestVeryManyTopicsAreLookedAtInPortions(t *testing.T) {
+	t.Parallel()
+	c := fake(t)
+	var largest atomic.Int64
+	c.ControlKey(int16(kmsg.Metadata), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		largest.Store(max(largest.Load(), int64(len(req.(*kmsg.MetadataRequest).Topics))))
+		return nil, nil, false
+	})
+	p := opened(t, Config{Brokers: c.ListenAddrs()})
+	const many = 2*lookPortion + 1
+	var events []*relay.Event
+	want := map[int64]string{}
+	for id := range many {
+		events = append(events, event(id, fmt.Sprintf("test-service.missing.%d", id), "k"))
+		want[int64(id)] = "topic UNKNOWN_TOPIC_OR_PARTITION"
+	}
+	o := newOutcomes(t)
+	p.Publish(events, o.done)
+	o.want(want)
+	if n := largest.Load(); n > lookPortion {
+		t.Errorf("a request asked for %d topics, want at most %d", n, lookPortion)
+	}
 }
 
 func checked(t testing.TB, p *Publisher, topic string) string {

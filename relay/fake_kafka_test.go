@@ -100,6 +100,8 @@ type fakePublisher struct {
 	silent time.Time
 	// opened and destroyed count clients.
 	opened, destroyed int
+	// largestLook is the largest number of topics that CheckTopics was asked for at once.
+	largestLook int
 	// handed counts the events handed over.
 	handed int
 	doneMu sync.Mutex
@@ -265,6 +267,9 @@ func (p *fakePublisher) CheckTopics(ctx context.Context, topics []string) (map[s
 			return nil, err
 		}
 	}
+	p.mu.Lock()
+	p.largestLook = max(p.largestLook, len(topics))
+	p.mu.Unlock()
 	found := map[string]error{}
 	for _, topic := range topics {
 		p.kafka.look(topic)

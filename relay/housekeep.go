@@ -145,20 +145,30 @@ func (t *term) gaining() bool {
 // checkTopics releases the held topics that are in order again.
 func (t *term) checkTopics(ctx context.Context) {
 	held := slices.Sorted(maps.Keys(t.gate.topicErrors()))
-	if len(held) == 0 {
-		return
+	for _, portion := range t.rounds.take(held, t.cfg.now(), t.cfg.TopicCheckInterval) {
+		if !t.checkPortion(ctx, portion) {
+			return
+		}
 	}
+	if n := t.ordered.due(t.cfg.now()); n > 0 {
+		t.cfg.Logger.Info("more topics in order again", "topics", n)
+	}
+}
+
+// checkPortion tells whether the brokers have answered.
+func (t *term) checkPortion(ctx context.Context, names []string) bool {
 	ctx, cancel := context.WithTimeout(ctx, t.cfg.LeaseTTL)
 	defer cancel()
-	found, err := t.publisher.CheckTopics(ctx, held)
+	found, err := t.publisher.CheckTopics(ctx, names)
 	if err != nil {
-		return
+		return false
 	}
-	for _, name := range held {
-		if found[name] == nil && t.gate.topicReady(name) {
+	for _, name := range names {
+		if found[name] == nil && t.gate.topicReady(name) && t.ordered.allow(t.cfg.now()) {
 			t.cfg.Logger.Info("topic in order again", "topic", engine.Short(name))
 		}
 	}
+	return true
 }
 
 // lookAgain lets the publisher look at the topics of keys that go on, and at their dead-letter topics: an operator has most likely changed something about them. An

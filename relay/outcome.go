@@ -47,6 +47,7 @@ func (t *term) resolveLoop(stop context.Context) error {
 			t.resolve()
 		case <-looks.C:
 			t.decideHeld()
+			t.sumHeld()
 		}
 	}
 }
@@ -132,8 +133,19 @@ func (t *term) topicHeld(name string, err error) {
 			"topic", engine.Short(name), "code", code, "reason", reason, "within", engine.TopicGrace.String())
 		return
 	}
+	if !t.heldLines.allow(t.cfg.now()) {
+		t.sumHeld()
+		return
+	}
 	t.cfg.Logger.Error("topic held: its events wait, the others go on", "topic", engine.Short(name), "code", code, "reason", reason,
 		"checked_every", t.cfg.TopicCheckInterval.String())
+}
+
+// sumHeld says how many topics have stopped without a line of their own.
+func (t *term) sumHeld() {
+	if n := t.heldLines.due(t.cfg.now()); n > 0 {
+		t.cfg.Logger.Error("more topics held: their events wait, the others go on", "topics", n, "held", len(t.gate.missing()), "note", "outbox topics lists them")
+	}
 }
 
 // decideHeld ends the run for a topic that stopped before the source's first publication and has not appeared since, if nothing of other topics is published either:

@@ -37,6 +37,9 @@ type term struct {
 	gained []int32
 	// undecided are topics that stopped before the source's first publication; the goroutine of the outcomes alone touches it.
 	undecided map[string]error
+	// heldLines are those of held topics, which the goroutine of the outcomes logs; rounds and ordered are of the housekeeping, which asks for them.
+	heldLines, ordered few
+	rounds             topicRounds
 	// arrived is set with outcomes, toPark with failed, toGain with gained; requested when an operator wants something, toFree when keys wait for aggregates that nothing stops.
 	arrived, toPark, toGain, requested, toFree signal
 	// begun tells that the term reads and publishes; published is how much the relay had published before.
