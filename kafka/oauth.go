@@ -17,6 +17,8 @@ import (
 
 	"golang.org/x/oauth2"
 	"golang.org/x/oauth2/clientcredentials"
+
+	bounded "github.com/outbox-relay/outbox/internal/patience"
 )
 
 // OAuth is a client that gets tokens by the grant client_credentials of RFC 6749. Its String and LogValue leave out the secret.
@@ -161,7 +163,8 @@ func (t *tokens) tls() *tls.Config {
 		pool = x509.NewCertPool()
 	}
 	// One that cannot be read was reported when the connection to the broker was made.
-	if content, err := readPEM("TLS CA file", t.trust.ca); err == nil {
+	content, err := bounded.Call(context.Background(), filesLimit, func() ([]byte, error) { return readPEM("TLS CA file", t.trust.ca) })
+	if err == nil {
 		pool.AppendCertsFromPEM(content)
 	}
 	cfg.RootCAs = pool

@@ -2,16 +2,19 @@ package kafka
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
+
+	bounded "github.com/outbox-relay/outbox/internal/patience"
 )
 
 // tlsFiles make a configuration of TLS for each new connection from what the files hold then, so that certificates can be replaced while the process runs. All clients
@@ -21,12 +24,16 @@ type tlsFiles struct {
 	log                       *slog.Logger
 	now                       func() time.Time
 
+	// again reads the files for a new connection; it holds what they held when they could be read last. nil before check.
+	again *bounded.Again[*tls.Config]
+
 	mu sync.Mutex
-	// last is what the files held when they could be read last; nil before.
-	last *tls.Config
 	// said is what was wrong with them last; "" when nothing was.
 	said string
 }
+
+// filesLimit is how long files of TLS may take, of a mount that hangs: a connection waits for them.
+const filesLimit = time.Second
 
 // files are those of the configuration; nil when it names none.
 func (c Config) files() *tlsFiles {
@@ -38,32 +45,47 @@ func (c Config) files() *tlsFiles {
 
 // config is for a new connection. Files that cannot be read, such as ones that are just being replaced, count as unchanged: who refuses what they held says so.
 func (f *tlsFiles) config() *tls.Config {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	cfg, err := f.read()
-	switch {
-	case err == nil:
-		f.last, f.said = cfg, ""
-	case err.Error() != f.said:
-		f.said = err.Error()
-		f.log.Warn("TLS files cannot be used; what they held before is", "error", err)
+	cfg, err := f.again.Try(context.Background())
+	f.say(err)
+	if err != nil {
+		return f.again.Read(context.Background())
 	}
-	return f.last
+	return cfg
 }
 
-// check reads the files for the first time.
-func (f *tlsFiles) check() error {
+// say warns of what is wrong with the files, once for as long as it is.
+func (f *tlsFiles) say(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	cfg, err := f.read()
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != "" && text != f.said {
+		f.log.Warn("TLS files cannot be used; what they held before is", "error", err)
+	}
+	f.said = text
+}
+
+// check reads the files, once for all copies of a Config: what happens to them later is not for whoever makes the next client.
+func (f *tlsFiles) check() error {
+	if f.again != nil {
+		return nil
+	}
+	cfg, err := bounded.Call(context.Background(), filesLimit, f.read)
 	if err == nil {
 		err = f.timely(cfg)
 	}
+	if isA[*bounded.SilentError](err) {
+		err = fmt.Errorf("TLS files: %w: the mount of one of them hangs: %s", err, strings.Join(slices.DeleteFunc([]string{f.ca, f.cert, f.key}, isEmpty), ", "))
+	}
 	if err == nil {
-		f.last = cfg
+		f.again = bounded.NewAgain(cfg, filesLimit, f.read)
 	}
 	return err
 }
+
+func isEmpty(s string) bool { return s == "" }
 
 func (f *tlsFiles) read() (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: f.serverName}
@@ -102,7 +124,7 @@ func (f *tlsFiles) timely(cfg *tls.Config) error {
 // subject is the name in the client certificate, as brokers write it; "" without one.
 func (f *tlsFiles) subject() string {
 	cfg := f.config()
-	if cfg == nil || len(cfg.Certificates) == 0 {
+	if len(cfg.Certificates) == 0 {
 		return ""
 	}
 	return cfg.Certificates[0].Leaf.Subject.String()
@@ -112,18 +134,7 @@ func (f *tlsFiles) subject() string {
 const maxPEM = 8 << 20
 
 func readPEM(what, path string) ([]byte, error) {
-	r, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", what, err)
-	}
-	defer r.Close()
-	switch info, err := r.Stat(); {
-	case err != nil:
-		return nil, fmt.Errorf("%s: %w", what, err)
-	case info.IsDir():
-		return nil, fmt.Errorf("%s: %s is a directory: name the file in it", what, path)
-	}
-	content, err := io.ReadAll(io.LimitReader(r, maxPEM))
+	content, err := bounded.RegularFile(path, what, maxPEM)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}

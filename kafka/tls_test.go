@@ -92,6 +92,7 @@ func TestFilesOfTLSThatCannotBeUsedAreAllNamed(t *testing.T) {
 		words []string
 	}{
 		"missing":           {Config{TLSCAFile: "/nowhere/ca.pem", TLSCertFile: "/nowhere/tls.crt", TLSKeyFile: "/nowhere/tls.key"}, []string{"TLS CA file: open /nowhere/ca.pem", "TLS certificate file: open /nowhere/tls.crt", "TLS key file: open /nowhere/tls.key"}},
+		"a device":          {Config{TLSCAFile: os.DevNull}, []string{"is no regular file"}},
 		"a folder":          {Config{TLSCAFile: p.dir}, []string{"is a directory: name the file in it"}},
 		"a Java keystore":   {Config{TLSCAFile: jks}, []string{"store.jks is not in PEM form", "openssl pkcs12"}},
 		"a key as CA":       {Config{TLSCAFile: key}, []string{"holds no certificate that can be read"}},

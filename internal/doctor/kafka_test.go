@@ -95,7 +95,7 @@ func TestNothingIsFoundInAClusterThatIsWell(t *testing.T) {
 	c.topic(t, "shop.order", 3)
 	waits(t, db, "shop.order", 1000)
 	r := c.doctor(t, db, Kafka{})
-	if got := codes(r); len(got) > 0 || !r.Ready || !slices.Equal(r.LookedAt, []string{"database", "kafka"}) || len(r.NotLookedAt) > 0 {
+	if got := codes(r); len(got) > 0 || !r.Ready || !slices.Equal(r.LookedAt, []string{"database", "kafka"}) || len(r.NotLookedAt) > 0 || len(r.ACLs) > 0 {
 		t.Errorf("the report is %+v", r)
 	}
 	for _, want := range []string{"every broker answers", "the cluster lets the relay produce", topicsSubject, "no quota slows the relay down"} {
@@ -293,7 +293,13 @@ func TestWhatTheUserMayNotDoIsFoundWithTheRuleThatAllowsIt(t *testing.T) {
 		}
 		base.run(t, f.Mend)
 	}
-	r := base.doctor(t, db, Kafka{})
+	r := base.doctor(t, db, Kafka{Topics: []string{"shop.refund"}, Letters: []string{"dead.{topic}"}, CreatesTopics: true})
+	wanted := "kafka-acls.sh --bootstrap-server " + strings.Join(base.ListenAddrs(), ",") +
+		" --add --allow-principal User:relay --operation Write --operation DescribeConfigs --operation Create --topic dead.shop.order --topic dead.shop.refund --topic shop.order --topic shop.refund"
+	if !slices.Equal(r.ACLs, []string{wanted}) {
+		t.Errorf("the rules are %q, want %q", r.ACLs, wanted)
+	}
+	r = base.doctor(t, db, Kafka{})
 	if got := codes(r); len(got) > 0 {
 		t.Errorf("with what is printed, found %v", got)
 	}
