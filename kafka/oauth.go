@@ -117,8 +117,8 @@ func (c Config) token(ctx context.Context) (string, error) {
 func (t *tokens) get(ctx context.Context) (string, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	// A token without an end is not kept: nobody says how long it holds.
-	if t.last != nil && !t.last.Expiry.IsZero() && t.now().Before(t.last.Expiry.Add(-tokenMargin)) {
+	// A token without an end has the zero time, and is not kept: nobody says how long it holds.
+	if t.last != nil && t.now().Before(t.last.Expiry.Add(-tokenMargin)) {
 		return t.last.AccessToken, nil
 	}
 	t.last = nil
