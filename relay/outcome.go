@@ -144,7 +144,7 @@ func (t *term) topicHeld(name string, err error) {
 // sumHeld says how many topics have stopped without a line of their own.
 func (t *term) sumHeld() {
 	if n := t.heldLines.due(t.cfg.now()); n > 0 {
-		t.cfg.Logger.Error("more topics held: their events wait, the others go on", "topics", n, "held", len(t.gate.missing()), "note", "outbox topics lists them")
+		t.cfg.Logger.Error("more topics held: their events wait, the others go on", "topics", n, "note", "outbox topics lists them")
 	}
 }
 

@@ -117,7 +117,7 @@ func TestAllWhoAskAtOnceHaveOneAnswer(t *testing.T) {
 		var s shared[int64]
 		var asked atomic.Int64
 		ask := func() int64 {
-			time.Sleep(time.Second)
+			<-time.After(time.Second)
 			return asked.Add(1)
 		}
 		for round := int64(1); round <= 2; round++ {
