@@ -121,11 +121,11 @@ type reading struct {
 }
 
 // read asks the source's database, which has one session for it.
-func (r *sourceRelay) read() (all reading) {
+func (s *sourceRelay) read() (all reading) {
 	ctx, cancel := context.WithTimeout(context.Background(), scrapeTimeout)
 	defer cancel()
-	all.settled, all.settledErr = r.settled.OldestSettledAge(ctx)
-	all.backlog, all.backlogErr = r.source.Backlog(ctx)
+	all.settled, all.settledErr = s.settled.OldestSettledAge(ctx)
+	all.backlog, all.backlogErr = s.source.Backlog(ctx)
 	return all
 }
 
