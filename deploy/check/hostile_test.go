@@ -188,8 +188,9 @@ func TestTheChartRefusesValuesThatWouldBecomeSomethingElse(t *testing.T) {
 		if !strings.Contains(values, "image:") {
 			values = "image: {repository: r}\n" + values
 		}
-		if _, err := renderText(t, values, "shop", "orders"); err == nil {
-			t.Errorf("%s was taken", name)
+		// What Kubernetes alone would refuse, an installation that has begun would find.
+		if _, err := renderText(t, values, "shop", "orders"); err == nil || strings.Contains(err.Error(), ".yaml: ") {
+			t.Errorf("%s was taken: %v", name, err)
 		}
 	}
 }
