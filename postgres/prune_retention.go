@@ -208,7 +208,9 @@ func (r *Retention) run(ctx context.Context, row sourceRow) (caughtUp bool, err 
 		}
 	})
 	if deleted := p.total.Events - before.Events; deleted > 0 {
-		err = errors.Join(err, noteRetention(context.WithoutCancel(ctx), r.operator.pool, row, deleted))
+		noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTimeout)
+		defer cancel()
+		err = errors.Join(err, noteRetention(noting, r.operator.pool, row, deleted))
 	}
 	return caughtUp, err
 }

@@ -105,7 +105,7 @@ func (a *app) runBench(cmd *cobra.Command, f *benchFlags) error {
 	if err != nil {
 		return settingsError(cmd, err)
 	}
-	defer pool.Close()
+	defer closeSoon(pool)
 	a.password = password
 	b, err := f.bench(a, source, pool)
 	if err != nil {

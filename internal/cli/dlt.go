@@ -106,12 +106,12 @@ func (a *app) letters(cmd *cobra.Command, f *dltFlags) (service *operate.Service
 		}
 	}
 	if err != nil {
-		pool.Close()
+		closeSoon(pool)
 		return nil, nil, nil, &configError{err}
 	}
 	return service, topics, func() {
 		topics.Close()
-		pool.Close()
+		closeSoon(pool)
 	}, nil
 }
 

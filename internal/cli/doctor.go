@@ -6,9 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/spf13/cobra"
 
 	"github.com/outbox-relay/outbox/internal/config"
@@ -85,19 +83,6 @@ func (a *app) runDoctor(cmd *cobra.Command, f *doctorFlags) error {
 		err = &quietError{}
 	}
 	return err
-}
-
-// closeSoon does not wait for the goodbye of a server that is silent.
-func closeSoon(pool *pgxpool.Pool) {
-	closed := make(chan struct{})
-	go func() {
-		defer close(closed)
-		pool.Close()
-	}()
-	select {
-	case <-closed:
-	case <-time.After(time.Second):
-	}
 }
 
 // kafka is the cluster of the source; nil when no brokers are named.

@@ -33,10 +33,10 @@ func (a *app) looker(cmd *cobra.Command, db *database) (service *operate.Service
 		service, err = operate.New(looks{Lookups: store, InboxLookups: store}, kafka.Renderer{}, operate.Config{})
 	}
 	if err != nil {
-		pool.Close()
+		closeSoon(pool)
 		return nil, nil, &configError{err}
 	}
-	return service, pool.Close, nil
+	return service, func() { closeSoon(pool) }, nil
 }
 
 // me is who uses the command line. Whoever has the database's rights needs none of ours.

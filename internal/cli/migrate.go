@@ -216,7 +216,7 @@ func (a *app) withConn(cmd *cobra.Command, db *database, f func(*pgx.Conn) error
 	if err != nil {
 		return settingsError(cmd, err)
 	}
-	defer pool.Close()
+	defer closeSoon(pool)
 	conn, err := pool.Acquire(cmd.Context())
 	if err != nil {
 		return fmt.Errorf("connect to the database: %w", err)

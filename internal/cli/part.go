@@ -162,14 +162,6 @@ func policyProblems(parts []*part) []error {
 	return problems
 }
 
-func closePools(parts []*part) {
-	for _, p := range parts {
-		if p.pool != nil {
-			p.pool.Close()
-		}
-	}
-}
-
 func members(parts []*part) []fleet.Member[*sourceRelay] {
 	var all []fleet.Member[*sourceRelay]
 	for _, p := range parts {

@@ -104,11 +104,11 @@ func (a *app) replayer(cmd *cobra.Command, f *replayFlags) (*operate.Service, *k
 		}
 	}
 	if err != nil {
-		pool.Close()
+		closeSoon(pool)
 		return nil, nil, nil, &configError{err}
 	}
 	return service, publisher, func() {
 		publisher.Close()
-		pool.Close()
+		closeSoon(pool)
 	}, nil
 }

@@ -39,7 +39,8 @@ func retainAll(ctx context.Context, parts []*part) (stop func()) {
 	}
 	return func() {
 		cancel()
-		wg.Wait()
+		// It gives back what it alone may do, which a silent server does not take.
+		soon(wg.Wait)
 	}
 }
 

@@ -21,10 +21,10 @@ func (a *app) service(cmd *cobra.Command, db *database) (service *operate.Servic
 		service, err = operate.New(store, nil, operate.Config{})
 	}
 	if err != nil {
-		pool.Close()
+		closeSoon(pool)
 		return nil, nil, &configError{err}
 	}
-	return service, pool.Close, nil
+	return service, func() { closeSoon(pool) }, nil
 }
 
 // actorFlags say who asks. Whoever can use the command line has the rights of its database role: what that may do, the database decides.

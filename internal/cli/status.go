@@ -67,10 +67,10 @@ func (a *app) operator(cmd *cobra.Command, db *database) (operator *postgres.Ope
 	}
 	operator, err = postgres.NewOperator(pool, postgres.Config{Table: db.table})
 	if err != nil {
-		pool.Close()
+		closeSoon(pool)
 		return nil, nil, &configError{err}
 	}
-	return operator, pool.Close, nil
+	return operator, func() { closeSoon(pool) }, nil
 }
 
 func (a *app) printStatus(r sourceStatus) error {

@@ -35,13 +35,7 @@ func (a *app) statuses(cmd *cobra.Command, db *database) ([]sourceStatus, error)
 	}
 	reports := make([]sourceStatus, len(sources))
 	pools := make([]*pgxpool.Pool, len(sources))
-	defer func() {
-		for _, p := range pools {
-			if p != nil {
-				p.Close()
-			}
-		}
-	}()
+	defer func() { closeSoon(pools...) }()
 	for i := range sources {
 		reports[i] = sourceStatus{name: sources[i].Name, table: sources[i].Table}
 		if pools[i], reports[i].password, err = poolOf(cmd.Context(), a.env, &sources[i]); err != nil {
