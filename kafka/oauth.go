@@ -1,7 +1,6 @@
 package kafka
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -12,11 +11,9 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/oauth2"
-	"golang.org/x/oauth2/clientcredentials"
 
 	bounded "github.com/outbox-relay/outbox/internal/patience"
 )
@@ -32,7 +29,8 @@ type OAuth struct {
 	SecretFunc func() (string, error)
 	// Scope is what is asked for, words with blanks between them; "" leaves it to the server.
 	Scope string
-	// Timeout is how long a fetch may take. Default: 4 s, which is less than a relay waits for a connection by default.
+	// Timeout is how long the endpoint may take to answer. Where it wants the secret in the body of the request, and not as a password, it is asked twice until that is known.
+	// A connection that is given up before does not end a fetch: its token is there for the next one. Default: 4 s.
 	Timeout time.Duration
 }
 
@@ -90,63 +88,6 @@ func (o *OAuth) problems(withoutTLS bool) (problems []error) {
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
-// tokens fetches tokens and keeps the last one. It is shared by all clients of a Config.
-type tokens struct {
-	oauth OAuth
-	now   func() time.Time
-	trust *tlsFiles
-
-	mu   sync.Mutex // held while a token is fetched: one fetch serves all connections that wait
-	last *oauth2.Token
-}
-
-// token is one for an authentication of now.
-func (c Config) token(ctx context.Context) (string, error) {
-	if c.SASL.TokenFunc == nil {
-		return c.tokens.get(ctx)
-	}
-	token, err := c.SASL.TokenFunc(ctx)
-	if err != nil {
-		return "", fmt.Errorf("ask for the SASL token: %w", err)
-	}
-	return token, nil
-}
-
-func (t *tokens) get(ctx context.Context) (string, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	// A token without an end has the zero time, and is not kept: nobody says how long it holds.
-	if t.last != nil && t.now().Before(t.last.Expiry.Add(-tokenMargin)) {
-		return t.last.AccessToken, nil
-	}
-	t.last = nil
-	secret, err := t.oauth.secret()
-	if err != nil {
-		return "", fmt.Errorf("ask for the SASL OAuth client secret: %w", err)
-	}
-	token, err := t.fetch(ctx, secret)
-	if err != nil {
-		return "", t.failure(err, secret)
-	}
-	t.last = token
-	return token.AccessToken, nil
-}
-
-// secret is the one of now.
-func (o *OAuth) secret() (string, error) {
-	if o.SecretFunc == nil {
-		return o.ClientSecret, nil
-	}
-	return o.SecretFunc()
-}
-
-func (t *tokens) fetch(ctx context.Context, secret string) (*oauth2.Token, error) {
-	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: t.tls(), DisableKeepAlives: true}
-	client := &http.Client{Transport: transport, Timeout: cmp.Or(t.oauth.Timeout, DefaultTokenTimeout), CheckRedirect: refuseRedirect}
-	cc := clientcredentials.Config{ClientID: t.oauth.ClientID, ClientSecret: secret, TokenURL: t.oauth.TokenURL, Scopes: strings.Fields(t.oauth.Scope)}
-	return cc.Token(context.WithValue(ctx, oauth2.HTTPClient, client))
 }
 
 // refuseRedirect keeps the secret from going where nobody has sent it.

@@ -110,6 +110,9 @@ func (s *session) proofError(ctx context.Context, doing string, err error) error
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w: %w", cause, err)
 	}
+	if t := s.cfg.tokens; t != nil && ctx.Err() != nil && t.waiting() {
+		err = fmt.Errorf("%w: the token endpoint %s has not answered yet", err, t.oauth.TokenURL)
+	}
 	return outageError(doing, s.cfg.brokerList(), err)
 }
 
