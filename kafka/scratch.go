@@ -69,6 +69,12 @@ func (s *Scratch) Create(ctx context.Context, name string) (partitions, replicas
 	return int(made.NumPartitions), int(made.ReplicationFactor), nil
 }
 
+// IsNotMade tells that the brokers have refused to make a topic: it is certain that this try, and those before it whose answers were lost, made none.
+func IsNotMade(err error) bool {
+	var refused *kerr.Error
+	return errors.As(err, &refused) && !refused.Retriable && !errors.Is(err, kerr.TopicAlreadyExists)
+}
+
 // Delete deletes a topic. One that is not there is no error.
 func (s *Scratch) Delete(ctx context.Context, name string) error {
 	_, err := s.admin.DeleteTopic(ctx, name)

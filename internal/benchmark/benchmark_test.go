@@ -59,22 +59,23 @@ func TestARunThatDeletesWorksInADatabaseWithoutTheSchemaOutbox(t *testing.T) {
 	if p := w.plan(t, b); !p.StateSchema {
 		t.Errorf("plan: %+v", p)
 	}
-	if _, err := b.Run(t.Context()); err != nil {
+	r, err := b.Run(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
-	if left := append(w.traces(t), w.texts(t, "SELECT nspname FROM pg_namespace WHERE nspname = 'outbox'")...); len(left) > 0 {
-		t.Errorf("the run has left %q", left)
+	if left := w.traces(t); len(left) > 0 || !r.StateSchema {
+		t.Errorf("the run has left %q, and says of the schema outbox that it made it: %t", left, r.StateSchema)
 	}
 }
 
-// What somebody has registered in the schema outbox meanwhile stays.
-func TestASchemaOutboxThatIsUsedMeanwhileStays(t *testing.T) {
+// Whatever somebody does with the schema outbox while the bench runs, it stays with all that is in it or needs it.
+func TestASchemaOutboxThatTheBenchHasMadeStays(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, pgtest.Empty)
 	c := w.config()
 	c.step = func(point string) {
 		if point == "topic" {
-			w.db.Exec(t, "INSERT INTO outbox.source (table_schema, table_name) VALUES ('shop', 'outbox_event')")
+			w.db.Exec(t, "CREATE TABLE outbox.mine AS SELECT 'a row' AS text; CREATE SCHEMA app; CREATE VIEW app.v AS SELECT * FROM outbox.migration")
 		}
 	}
 	b := w.bench(t, c)
@@ -82,8 +83,44 @@ func TestASchemaOutboxThatIsUsedMeanwhileStays(t *testing.T) {
 	if _, err := b.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got := w.texts(t, "SELECT table_schema FROM outbox.source"); len(got) != 1 || got[0] != "shop" {
-		t.Errorf("sources: %q", got)
+	if got := w.texts(t, "SELECT text FROM outbox.mine, app.v WHERE version = 1"); len(got) != 1 {
+		t.Errorf("what somebody has made: %q", got)
+	}
+	if left := w.traces(t); len(left) > 0 {
+		t.Errorf("the run has left %q", left)
+	}
+}
+
+// What others have put into the scratch schema, or made of its tables, stays and is named; the rest goes.
+func TestWhatIsNotTheBenchsOwnInItsSchemaStays(t *testing.T) {
+	t.Parallel()
+	for statement, want := range map[string][2]string{
+		"CREATE TABLE %s.mine AS SELECT 'a row' AS text":           {"SELECT text FROM %s.mine", "mine depends on schema outbox_bench_"},
+		"CREATE VIEW public.v AS SELECT customer FROM %s.business": {"SELECT 'there' FROM pg_class WHERE relname = 'v'", "view v depends on table outbox_bench_"},
+	} {
+		w := newWorld(t)
+		c := w.config()
+		var schema string
+		c.step = func(point string) {
+			if point == "topic" {
+				w.db.Exec(t, strings.ReplaceAll(statement, "%s", schema))
+			}
+		}
+		b := w.bench(t, c)
+		schema = w.plan(t, b).Schema
+		_, err := b.Run(t.Context())
+		var removal *RemovalError
+		if !errors.As(err, &removal) {
+			t.Errorf("%s: %v", statement, err)
+			continue
+		}
+		contains(t, err.Error(), want[1], Removal(schema))
+		if got := w.texts(t, strings.ReplaceAll(want[0], "%s", schema)); len(got) != 1 {
+			t.Errorf("%s: there is %q", statement, got)
+		}
+		if left := w.traces(t); len(left) != 1 || left[0] != schema {
+			t.Errorf("%s: left %q", statement, left)
+		}
 	}
 }
 
@@ -105,7 +142,7 @@ func TestAnInterruptedRunLeavesNothing(t *testing.T) {
 			if _, err := b.Run(ctx); !errors.Is(err, context.Canceled) {
 				t.Errorf("error: %v", err)
 			}
-			if left := append(w.traces(t), w.texts(t, "SELECT nspname FROM pg_namespace WHERE nspname = 'outbox'")...); len(left) > 0 {
+			if left := w.traces(t); len(left) > 0 {
 				t.Errorf("the run has left %q", left)
 			}
 		})
@@ -125,6 +162,7 @@ func TestAFailedRunLeavesNothing(t *testing.T) {
 		}
 		return resp, nil, true
 	})
+	w.refuseDeletion(kerr.TopicAuthorizationFailed)
 	b := w.bench(t, w.config())
 	p := w.plan(t, b)
 	_, err := b.Run(t.Context())
@@ -132,6 +170,9 @@ func TestAFailedRunLeavesNothing(t *testing.T) {
 		t.Fatal("no error")
 	}
 	contains(t, err.Error(), "create topic "+p.Topic, "needs CREATE")
+	if text := err.Error(); strings.Contains(text, "delete") || errors.As(err, new(*RemovalError)) {
+		t.Errorf("of a topic that was never made it says %s", text)
+	}
 	if left := w.traces(t); len(left) > 0 {
 		t.Errorf("the run has left %q", left)
 	}
@@ -141,21 +182,7 @@ func TestAFailedRunLeavesNothing(t *testing.T) {
 func TestWhatCannotBeRemovedIsNamed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.cluster.ControlKey(int16(kmsg.DeleteTopics), func(req kmsg.Request) (kmsg.Response, error, bool) {
-		w.cluster.KeepControl()
-		resp := req.ResponseKind().(*kmsg.DeleteTopicsResponse)
-		asked := req.(*kmsg.DeleteTopicsRequest)
-		names := asked.TopicNames
-		for _, topic := range asked.Topics {
-			names = append(names, *topic.Topic)
-		}
-		for _, name := range names {
-			refused := kmsg.NewDeleteTopicsResponseTopic()
-			refused.Topic, refused.ErrorCode = kmsg.StringPtr(name), kerr.TopicDeletionDisabled.Code
-			resp.Topics = append(resp.Topics, refused)
-		}
-		return resp, nil, true
-	})
+	w.refuseDeletion(kerr.TopicDeletionDisabled)
 	b := w.bench(t, w.config())
 	p := w.plan(t, b)
 	r, err := b.Run(t.Context())

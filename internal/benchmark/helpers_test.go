@@ -8,7 +8,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/outbox-relay/outbox/internal/pgtest"
 	"github.com/outbox-relay/outbox/kafka"
@@ -95,6 +97,25 @@ func (w *world) topics(t *testing.T) []string {
 		t.Fatal(err)
 	}
 	return names
+}
+
+// refuseDeletion makes the cluster refuse to delete any topic.
+func (w *world) refuseDeletion(by *kerr.Error) {
+	w.cluster.ControlKey(int16(kmsg.DeleteTopics), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		w.cluster.KeepControl()
+		resp := req.ResponseKind().(*kmsg.DeleteTopicsResponse)
+		asked := req.(*kmsg.DeleteTopicsRequest)
+		names := asked.TopicNames
+		for _, topic := range asked.Topics {
+			names = append(names, *topic.Topic)
+		}
+		for _, name := range names {
+			refused := kmsg.NewDeleteTopicsResponseTopic()
+			refused.Topic, refused.ErrorCode = kmsg.StringPtr(name), by.Code
+			resp.Topics = append(resp.Topics, refused)
+		}
+		return resp, nil, true
+	})
 }
 
 func contains(t *testing.T, text string, parts ...string) {

@@ -11,11 +11,11 @@ import (
 	"github.com/outbox-relay/outbox/migrate"
 )
 
-// Plan is what a run will make, and remove again.
+// Plan is what a run will make, and remove again but for the schema outbox.
 type Plan struct {
 	Schema string `json:"schema"`
 	Topic  string `json:"topic"`
-	// StateSchema tells that the database lacks the schema outbox, so that it is made too.
+	// StateSchema tells that the database lacks the schema outbox, so that it is made too. It stays: [StateRemoval].
 	StateSchema bool `json:"state_schema"`
 	// Partitions and Replication of the topic; 0: the brokers' defaults.
 	Partitions  int `json:"partitions"`

@@ -16,6 +16,8 @@ type Report struct {
 	Latency  Latency    `json:"latency"`
 	// Limits say what each of them is limited by, in the order drain, latency, writer.
 	Limits []Limit `json:"limits"`
+	// StateSchema tells that the schema outbox, which was lacking, has been made; it stays.
+	StateSchema bool `json:"state_schema_made"`
 }
 
 // RemovalError is what could not be removed, and how to remove it.
@@ -27,7 +29,7 @@ func (e *RemovalError) Unwrap() error { return e.err }
 // makeLimit bounds what makes the scratch schema and topic; it is not interrupted, so that nothing is left half made.
 const makeLimit = time.Minute
 
-// Run makes what Plan has said, measures, and removes it again, whatever comes; a process that is killed leaves it. Plan must have been called, once for each Run. The error may join that of a
+// Run makes what Plan has said, measures, and removes it again, whatever comes, but for a schema outbox, which others may use by then; a process that is killed leaves it. Plan must have been called, once for each Run. The error may join that of a
 // measure with that of the removal, which says what is still there and how to remove it.
 func (b *Bench) Run(ctx context.Context) (r Report, err error) {
 	if b.plan.Schema == "" {
@@ -47,6 +49,7 @@ func (b *Bench) Run(ctx context.Context) (r Report, err error) {
 		if left := s.remove(ctx); left != nil {
 			err = errors.Join(err, &RemovalError{left})
 		}
+		r.StateSchema = s.state
 	}()
 	b.cfg.Progress("making the scratch schema and topic")
 	if err := b.make(ctx, s); err != nil {

@@ -47,17 +47,18 @@ make possible, and says what limits it:
 before that single commits, single records and round trips, to tell where the time goes.
 
 It makes a schema of its own, outbox_bench_…, with a table of events and one of business
-rows, registers that as a source, and makes a topic, outbox-bench-…; where the database
-has no schema outbox, it makes that too. It says so, asks first, and removes all of it at
-the end, also after an error and at Ctrl-C. It touches no table and no topic of yours, but
-it puts load on both sides for about half a minute: think twice in production.
+rows, registers that as a source, and makes a topic, outbox-bench-…. It says so, asks
+first, and removes all of it at the end, also after an error and at Ctrl-C. Where the
+database has no schema outbox, it makes that too, as outbox migrate up does, and leaves
+it, without a source: others may use it by then. It touches no table and no topic of
+yours, and what others put into its schema stays, but it puts load on both sides for about half a minute: think twice in production.
 
 What a run leaves that is killed (kill -9), the next one finds and removes; by hand:
 
   ` + benchmark.Removal("outbox_bench_…") + `
   kafka-topics.sh --delete --topic outbox-bench-…
 
-A schema outbox that it had made stays then; it is what outbox migrate up would make.
+The schema outbox, where nobody uses it, is removed by: ` + benchmark.StateRemoval + `
 
 The role needs CREATE on the database, and to write into the schema outbox where there is
 one: that of its owner does. The user needs CREATE, DELETE, WRITE and DESCRIBE on topics
@@ -120,6 +121,9 @@ func (a *app) runBench(cmd *cobra.Command, f *benchFlags) error {
 		return err
 	}
 	report, failed := b.Run(cmd.Context())
+	if report.StateSchema && !a.asJSON {
+		fmt.Fprintln(a.stderr, "the schema outbox stays, without a source, for others may use it by now; where nobody does: "+benchmark.StateRemoval)
+	}
 	if report.Limits == nil {
 		return benchEnded(cmd.Context(), failed)
 	}
