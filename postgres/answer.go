@@ -29,6 +29,8 @@ type answer struct {
 	snapshot snapshot
 	// now is the server's clock.
 	now time.Time
+	// headers tells that the table has that column.
+	headers bool
 	// finds are rows in holes; page is of the walk; head is above the position; beyond is above the sequence. Each is sorted by id.
 	finds, page, head, beyond []row
 	// whole is how many rows came with their payload, bytes how much text that is. cut tells for each kind of rows that those behind were left out, because
@@ -126,6 +128,7 @@ func (a *answer) rows(kind int32) *[]row {
 func (a *answer) takeServer(v [][]byte) (err error) {
 	a.top = int64Of(v[1])
 	a.sequence = string(v[3])
+	a.headers = v[7] != nil
 	a.server = server{started: timeOf(v[8]), recovery: v[4] == nil}
 	if v[4] != nil {
 		timeline, err := strconv.ParseInt(string(v[4]), 10, 32)

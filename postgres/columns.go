@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // columnNames are the columns of an event beside its id.
@@ -24,6 +25,12 @@ func (r *reader) columnsIf(s *statement, condition string) string {
 		list[i] = "CASE WHEN " + condition + " THEN " + e + " END"
 	}
 	return strings.Join(list, ", ")
+}
+
+// headersSQL tells whether the table has the optional column headers in the snapshot of the statement: whoever writes an event with headers has seen the column, so where
+// such an event is visible, the column is. It is asked once for a whole statement.
+func headersSQL(s *statement, table tableName) string {
+	return "EXISTS (SELECT FROM pg_attribute h WHERE h.attrelid = " + s.param(pgtype.TextOID, table.sql()) + "::text::regclass AND h.attname = 'headers' AND NOT h.attisdropped)"
 }
 
 // expressions are the columns one by one. A row that a looser table lets be without event_id is an event all the same: it is refused by name.

@@ -171,6 +171,12 @@ func (c *Competing) Pass(
 	}
 	p := &pass{row: o.row, settler: o.settler, ask: ask, publish: publish, every: c.every}
 	err = c.work.run(ctx, p.run)
+	if errors.Is(err, errOtherColumns) {
+		p.row.headers = !p.row.headers
+		// Closed meanwhile, it stays closed.
+		c.base.open.CompareAndSwap(o, &opened{row: p.row, settler: o.settler})
+		err = c.work.run(ctx, p.run)
+	}
 	if unprintable(err) && !p.published {
 		p.bare = true
 		err = c.work.run(ctx, p.run)

@@ -38,6 +38,9 @@ const holdInterval = 5 * time.Second
 // errHoldLost is the cause with which publish is interrupted.
 var errHoldLost = errors.New("the transaction that holds the rows may be gone")
 
+// errOtherColumns tells that the column headers is there and was not read.
+var errOtherColumns = errors.New("the table has another set of columns than when it was opened")
+
 // run is the transaction. The pass fails as a whole when its rows may have been let go before they were marked.
 func (p *pass) run(ctx context.Context, conn *pgx.Conn) error {
 	tx, err := p.begin(ctx, conn)
@@ -94,12 +97,16 @@ func (p *pass) lock(ctx context.Context, tx pgx.Tx) (events []*relay.Event, err 
 		names := &decoder{names: map[string]string{}}
 		bytes := 0
 		return p.lockSQL().run(ctx, tx.Conn(), func(v [][]byte) error {
+			last := len(v) - 1
+			if there := v[last][0] == 1; there != p.row.headers {
+				return errOtherColumns
+			}
 			locked++
 			if bytes > p.ask.Bytes && len(events) > 0 {
 				// What is left out is unlocked with the rest, and comes in the next pass.
 				return nil
 			}
-			e := names.event(int64Of(v[0]), v[1:])
+			e := names.event(int64Of(v[0]), v[1:last])
 			bytes += e.Size()
 			events = append(events, e)
 			return nil
@@ -119,7 +126,7 @@ func (p *pass) lock(ctx context.Context, tx pgx.Tx) (events []*relay.Event, err 
 // it takes, locks or leaves out.
 func (p *pass) lockSQL() *statement {
 	s := &statement{}
-	fmt.Fprintf(&s.text, "SELECT e.id, %s FROM %s e WHERE e.published_at IS NULL AND %s AND %s", p.columns(p.bare), p.row.table.sql(), unpausedSQL(s, p.row.id),
+	fmt.Fprintf(&s.text, "SELECT e.id, %s, %s FROM %s e WHERE e.published_at IS NULL AND %s AND %s", p.columns(p.bare), headersSQL(s, p.row.table), p.row.table.sql(), unpausedSQL(s, p.row.id),
 		unparkedSQL(s, p.row.id))
 	if len(p.ask.HeldTopics) > 0 {
 		fmt.Fprintf(&s.text, " AND coalesce(e.topic::text, '') <> ALL (%s)", s.param(pgtype.TextArrayOID, p.ask.HeldTopics))

@@ -53,8 +53,8 @@ func (r *reader) build(q *question) *statement {
 	fmt.Fprintf(&s.text, `WITH seq AS MATERIALIZED (SELECT last_value - (NOT is_called)::integer AS top FROM %s)
 SELECT %d AS kind, (SELECT top FROM seq), NULL::uuid, pg_relation_filenode(%s::text::regclass)::text,
     CASE WHEN NOT pg_is_in_recovery() THEN ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::integer::text END,
-    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint::text, pg_current_snapshot()::text, NULL::text, pg_postmaster_start_time()`,
-		r.row.sequence, kindServer, s.param(pgtype.TextOID, r.row.sequence))
+    (extract(epoch FROM clock_timestamp()) * 1000000)::bigint::text, pg_current_snapshot()::text, CASE WHEN %s THEN 'headers' END, pg_postmaster_start_time()`,
+		r.row.sequence, kindServer, s.param(pgtype.TextOID, r.row.sequence), headersSQL(s, r.row.table))
 	if r.row.aggregates {
 		s.text.WriteString(", NULL::text, NULL::text")
 	}

@@ -197,6 +197,10 @@ func (r *reader) read(ctx context.Context, limit int) (batch relay.Batch, done b
 	switch {
 	case !a.server.same(r.server):
 		return batch, false, r.changed(a.server)
+	case a.headers != r.row.headers:
+		// The column was added: the rows of this answer may have headers that it lacks.
+		r.row.headers = a.headers
+		return batch, false, nil
 	case a.top < r.cursor || a.sequence != r.sequence:
 		// RESTART or setval: ids are given a second time.
 		return batch, false, r.begin(ctx)
