@@ -180,7 +180,8 @@ func refusedByTLS(c *pgconn.ConnectError) (text, hint string, config bool) {
 	if trouble, found := postgres.FindTLSTrouble(err); found {
 		return trouble.Text, trouble.Remedy, trouble.Lasting
 	}
-	if strings.Contains(err.Error(), "tls error") {
+	// A server that is silent is so whatever was to be said to it.
+	if strings.Contains(err.Error(), "tls error") && !isTimeout(err) {
 		return lastOf(err), "check sslmode and the server's TLS settings", false
 	}
 	return "", "", false
@@ -199,7 +200,6 @@ func lastOf(err error) string {
 func unreachable(c *pgconn.ConnectError) (text, hint string, config bool) {
 	err := c.Unwrap()
 	var dns *net.DNSError
-	var network net.Error
 	switch {
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return fmt.Sprintf("there is no host %s", dns.Name), "correct the host in DATABASE_URL or PGHOST", false
@@ -207,12 +207,17 @@ func unreachable(c *pgconn.ConnectError) (text, hint string, config bool) {
 		return "nothing listens there", "start the server, or correct host and port in DATABASE_URL, PGHOST or PGPORT", false
 	case errors.Is(err, context.Canceled):
 		return "interrupted", "try again", false
-	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &network) && network.Timeout():
+	case isTimeout(err):
 		return "no answer in time", "check host, port and what stands between: a firewall, a network policy, a pooler whose server is away", false
 	case errors.As(err, new(*net.OpError)):
 		return lastOf(err), "check host, port and the network", false
 	}
 	return "", "", false
+}
+
+func isTimeout(err error) bool {
+	network, ok := errors.AsType[net.Error](err)
+	return errors.Is(err, context.DeadlineExceeded) || ok && network.Timeout()
 }
 
 // leaves are the errors that were joined.

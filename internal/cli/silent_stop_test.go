@@ -9,7 +9,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outbox-relay/outbox/internal/await"
@@ -173,4 +175,21 @@ func TestPoolsAreClosedSoonWhileAStatementWaitsForASilentServer(t *testing.T) {
 	server.cut()
 	statement.Wait()
 	pool.Close()
+}
+
+func TestAServerThatIsSilentIsNoMatterOfTLS(t *testing.T) {
+	t.Parallel()
+	server, address := freezing(t, pgtest.New(t).URL)
+	server.freeze()
+	u, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.RawQuery = "sslmode=require"
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err = pgconn.Connect(ctx, u.String())
+	if text := explain(err).Error(); !strings.Contains(text, "no answer in time") || strings.Contains(text, "sslmode") {
+		t.Errorf("got %s", text)
+	}
 }

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"os"
 	"strings"
@@ -80,12 +81,20 @@ func (s *supervisor) look(now time.Time, stopping bool) (lines []string) {
 		s.ready = true
 		lines = append(lines, notify.Ready)
 	}
-	text, _ := report(states, len(states) > 1, sourceReady)
+	text, _ := report(states, len(states) > 1, saidOf)
 	if text = strings.TrimSpace(text); text != s.status {
 		s.status = text
 		lines = append(lines, notify.Status(text))
 	}
 	return lines
+}
+
+// saidOf is sourceReady without what changes from second to second: the service manager would be told of each.
+func saidOf(s sourceState) error {
+	if s.Err == nil && s.Made && s.Engine.Stats().Stalled {
+		return errors.New("Kafka acknowledges nothing; events are outstanding")
+	}
+	return sourceReady(s)
 }
 
 func anyReady(states []sourceState) bool {

@@ -83,6 +83,7 @@ func TestTheManagerHearsNothingGoodOfARelayThatIsNot(t *testing.T) {
 	starting := sourceState{Name: "starting"}
 	works := sourceState{Name: "works", Made: true, Engine: &sourceRelay{Engine: idle{relay.Stats{Leading: true, LastTurn: now}}}}
 	stuck := sourceState{Name: "stuck", Made: true, Engine: &sourceRelay{Engine: idle{relay.Stats{Leading: true, LastTurn: now.Add(-turnLimit - time.Second)}}}}
+	stalled := sourceState{Name: "stalled", Made: true, Engine: &sourceRelay{Engine: idle{relay.Stats{Leading: true, LastTurn: now, Stalled: true, Silent: 17 * time.Second, Outstanding: 7}}}}
 	absent := sourceState{Name: "absent", Err: errors.New("no route"), Again: time.Second}
 	socket, _ := manager(t)
 	watched, err := notify.New(func(name string) string {
@@ -101,6 +102,7 @@ func TestTheManagerHearsNothingGoodOfARelayThatIsNot(t *testing.T) {
 		"stuck":                {[]sourceState{stuck, works}, false, []string{notify.Ready, "STATUS=stuck: ok; works: ok"}},
 		"one works":            {[]sourceState{absent, works}, false, []string{notify.Watchdog, notify.Ready, "STATUS=absent: does not come up: no route; works: ok"}},
 		"none works":           {[]sourceState{absent, starting}, false, []string{notify.Watchdog, "STATUS=absent: does not come up: no route; starting: starting"}},
+		"stalled":              {[]sourceState{stalled}, false, []string{notify.Watchdog, "STATUS=Kafka acknowledges nothing; events are outstanding"}},
 		"stopping":             {[]sourceState{works}, true, []string{notify.Watchdog}},
 		"stuck while stopping": {[]sourceState{stuck}, true, nil},
 	} {

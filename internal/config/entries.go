@@ -103,9 +103,20 @@ func (f *file) sourceName(n *yaml.Node, seen map[string]int) string {
 	return name
 }
 
+// mostUnknown is how many unknown settings are told of, each with what may be meant: a file of something else has thousands.
+const mostUnknown = 100
+
 // setting puts one line of the file into the layer.
 func (f *file) setting(ctx context.Context, into layer, key string, line int, value *yaml.Node, scopes ...Scope) {
 	s, fromFile, known := find(key)
+	if !known {
+		if f.unknown++; f.unknown > mostUnknown {
+			if f.unknown == mostUnknown+1 {
+				f.complain(line, "and more settings that are unknown: is this a file of settings?")
+			}
+			return
+		}
+	}
 	if reason := misplaced(s, key, known, scopes); reason != "" {
 		f.complain(line, "%s", reason)
 		return

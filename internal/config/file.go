@@ -28,6 +28,8 @@ type file struct {
 	// listed tells that there is a list, be it empty.
 	listed bool
 
+	// unknown counts the settings that are none.
+	unknown  int
 	problems []error
 }
 

@@ -3,6 +3,7 @@ package config
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -123,6 +124,18 @@ func TestAFileThatIsTooLargeIsNoFileOfSettings(t *testing.T) {
 	t.Parallel()
 	_, err := load(t, given{file: strings.Repeat("#", maxFile+1), env: Environment{"KAFKA_BROKERS": "h:1"}})
 	if err == nil || !strings.HasSuffix(err.Error(), "outbox.yaml has more than 1048576 bytes: that is no file of settings") {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestOfManyUnknownSettingsTheFirstAreTold(t *testing.T) {
+	t.Parallel()
+	var text strings.Builder
+	for i := range 2 * mostUnknown {
+		fmt.Fprintf(&text, "unknown-%d: x\n", i)
+	}
+	_, err := load(t, given{file: text.String(), env: Environment{"KAFKA_BROKERS": "h:1"}})
+	if err == nil || strings.Count(err.Error(), "\n") != mostUnknown || !strings.Contains(err.Error(), "outbox.yaml:101: and more settings that are unknown") {
 		t.Errorf("got %v", err)
 	}
 }
