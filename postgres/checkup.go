@@ -92,7 +92,7 @@ func Checkups(pool *pgxpool.Pool, table string, cfg CheckupConfig) ([]Checkup, e
 		c.check("no trigger slows the writers down", true, c.triggers),
 		c.check("dead rows are removed in time", true, c.vacuum),
 		c.check("no transaction is open for long", true, c.sessions),
-		c.check("the relays renew their leases, and every lane has one", true, c.leases),
+		c.check("every lane is there, and has a lease where relays work, and they renew it", true, c.leases),
 	}, nil
 }
 

@@ -8,39 +8,36 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// copySQL asks when the source was registered, when the server was made (the first half of its system identifier is that time), and whether
-// the schema outbox is older than this database: every object gets a higher number than what was there before it, and a template's keep theirs.
+// copySQL asks when the source was registered, when the server was made (the first half of its system identifier is that time), and whether the role
+// may ask when a file was changed.
 const copySQL = `
-SELECT s.id::text, s.created_at, to_timestamp((system_identifier >> 32)::double precision),
-    (SELECT c.oid < d.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace, pg_database d
-        WHERE n.nspname = 'outbox' AND c.relname = 'source' AND d.datname = current_database()),
-    has_function_privilege('pg_stat_file(text)', 'EXECUTE')
+SELECT s.id::text, s.created_at, to_timestamp((system_identifier >> 32)::double precision), has_function_privilege('pg_stat_file(text)', 'EXECUTE')
 FROM outbox.source s, pg_control_system() WHERE s.table_schema = $1 AND s.table_name = $2`
+
+// databaseMadeSQL asks when the database was made: PG_VERSION lies beside its tables and is never written again. The catalog has no such time.
+const databaseMadeSQL = `SELECT (pg_stat_file(regexp_replace(pg_relation_filepath('pg_class'), '[^/]*$', 'PG_VERSION'))).modification`
 
 // copied finds a source that came from elsewhere with its id: by a dump, or with the template of the database. Both may have a relay then.
 func (c checkups) copied(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
 	var id string
 	var registered, made time.Time
-	var templated, mayAsk bool
+	var mayAsk bool
 	rows, err := tx.Query(ctx, copySQL, c.table.schema, c.table.name)
 	if err != nil {
 		return nil, "", fmt.Errorf("ask where the source is from: %w", err)
 	}
-	n, err := pgx.ForEachRow(rows, []any{&id, &registered, &made, &templated, &mayAsk}, func() error { return nil })
+	n, err := pgx.ForEachRow(rows, []any{&id, &registered, &made, &mayAsk}, func() error { return nil })
 	switch {
 	case err != nil:
 		return nil, "", fmt.Errorf("ask where the source is from: %w", err)
 	case n.RowsAffected() == 0:
-		return nil, "", nil
+		return nil, "it is not registered", nil
 	case registered.Before(made):
 		return c.copySymptom(id, registered, "this server", made), "", nil
-	case !templated:
-		return nil, "", nil
 	case !mayAsk:
-		return nil, "whether the source was copied with the database's template: GRANT EXECUTE ON FUNCTION pg_stat_file(text)", nil
+		return nil, "whether it came with a dump or with the database's template: the role may not ask when the database was made; as a superuser: GRANT EXECUTE ON FUNCTION pg_stat_file(text)", nil
 	}
-	err = tx.QueryRow(ctx, `SELECT (pg_stat_file('base/' || oid || '/PG_VERSION')).modification FROM pg_database WHERE datname = current_database()`).Scan(&made)
-	if err != nil {
+	if err := tx.QueryRow(ctx, databaseMadeSQL).Scan(&made); err != nil {
 		return nil, "", fmt.Errorf("ask when the database was made: %w", err)
 	}
 	// The file's time is that of a whole second.

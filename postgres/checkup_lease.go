@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/internal/advice"
 )
 
 const relaysSQL = `
@@ -17,9 +19,9 @@ FROM outbox.relay r JOIN outbox.source s ON s.id = r.source
 WHERE s.table_schema = $1 AND s.table_name = $2 ORDER BY r.started_at, r.owner`
 
 const freeLanesSQL = `
-SELECT count(*), count(*) FILTER (WHERE l.owner IS NULL OR l.expires_at <= clock_timestamp()), count(*) FILTER (WHERE l.expires_at <= clock_timestamp()),
-    bool_or(s.first_published_at IS NOT NULL)
-FROM outbox.source s JOIN outbox.lane l ON l.source = s.id WHERE s.table_schema = $1 AND s.table_name = $2`
+SELECT count(l.lane), count(l.lane) FILTER (WHERE l.owner IS NULL OR l.expires_at <= clock_timestamp()), count(*) FILTER (WHERE l.expires_at <= clock_timestamp()),
+    bool_or(s.first_published_at IS NOT NULL), coalesce(max(s.lanes), 0), count(l.lane) FILTER (WHERE l.lane >= s.lanes), coalesce(max(s.id::text), '')
+FROM outbox.source s LEFT JOIN outbox.lane l ON l.source = s.id WHERE s.table_schema = $1 AND s.table_name = $2`
 
 // seenRelay is a registration.
 type seenRelay struct {
@@ -43,16 +45,39 @@ func (c checkups) leases(ctx context.Context, tx pgx.Tx) (found []Symptom, unsee
 	}
 	l := laneCensus{}
 	var published *bool
-	if err := tx.QueryRow(ctx, freeLanesSQL, c.table.schema, c.table.name).Scan(&l.all, &l.free, &l.expired, &published); err != nil {
+	if err := tx.QueryRow(ctx, freeLanesSQL, c.table.schema, c.table.name).Scan(&l.all, &l.free, &l.expired, &published, &l.wanted, &l.beyond, &l.source); err != nil {
 		return nil, "", fmt.Errorf("look at the lanes: %w", err)
 	}
 	l.published = published != nil && *published
-	return leaseSymptoms(relays, l, c.table), "", nil
+	return append(l.wrong(c.table), leaseSymptoms(relays, l, c.table)...), "", nil
 }
 
 type laneCensus struct {
 	all, free, expired int64
 	published          bool
+	// wanted is how many the source says that it has, and beyond how many of all have a number above that.
+	wanted, beyond int64
+	source         string
+}
+
+// wrong finds what no relay starts with: a lane that is not there, or one too many.
+func (l laneCensus) wrong(table tableName) []Symptom {
+	missing := l.wanted - (l.all - l.beyond)
+	switch {
+	case missing > 0:
+		return []Symptom{{
+			Code: "lanes-missing", Grave: true, Text: fmt.Sprintf("the source %s has %s, and %d of them are missing from outbox.lane", table, plainCount(l.wanted, "lane"), missing),
+			Why: "no relay of it starts; this is what is left where only a part of the schema outbox was restored", Mend: "outbox migrate up --table " + advice.Word(table.String()),
+		}}
+	case l.beyond > 0:
+		return []Symptom{{
+			Code: "lanes-too-many", Grave: true, Text: fmt.Sprintf("the source %s has %s, and %d more are in outbox.lane", table, plainCount(l.wanted, "lane"), l.beyond),
+			Why: "no relay of it starts",
+			Mend: "-- Only while no relay of the source runs.\n" +
+				fmt.Sprintf("DELETE FROM outbox.lane WHERE source = '%s' AND lane >= %d;", l.source, l.wanted),
+		}}
+	}
+	return nil
 }
 
 func leaseSymptoms(relays []seenRelay, l laneCensus, table tableName) (found []Symptom) {

@@ -17,11 +17,12 @@ WHERE c.oid = $1::text::regclass AND (r.rolname = current_user
     OR r.rolname IN (SELECT usename FROM pg_stat_activity WHERE datname = current_database() AND application_name = $2))
 ORDER BY 1`
 
-// writersExcessSQL are roles that write events and no relay's, with what they may do beyond that. What a role owns it may do anyway.
+// writersExcessSQL are roles that write events and no relay's, with what they may do beyond that. A right on some columns counts as one. What a role owns it may do anyway.
 const writersExcessSQL = `
 SELECT CASE WHEN x.grantee = 0 THEN '' ELSE pg_get_userbyid(x.grantee)::text END,
-    string_agg(x.privilege_type, ', ' ORDER BY x.privilege_type) FILTER (WHERE x.privilege_type IN ('UPDATE', 'DELETE', 'TRUNCATE'))
-FROM pg_class c, aclexplode(c.relacl) x
+    string_agg(DISTINCT x.privilege_type, ', ' ORDER BY x.privilege_type) FILTER (WHERE x.privilege_type IN ('UPDATE', 'DELETE', 'TRUNCATE'))
+FROM pg_class c CROSS JOIN LATERAL (SELECT grantee, privilege_type FROM aclexplode(c.relacl)
+    UNION ALL SELECT g.grantee, g.privilege_type FROM pg_attribute a, aclexplode(a.attacl) g WHERE a.attrelid = c.oid AND NOT a.attisdropped) x
 WHERE c.oid = $1::text::regclass AND x.grantee <> c.relowner
   AND (x.grantee = 0 OR NOT has_table_privilege(x.grantee, (SELECT l.oid FROM pg_class l JOIN pg_namespace n ON n.oid = l.relnamespace
       WHERE n.nspname = 'outbox' AND l.relname = 'lane'), 'UPDATE'))

@@ -61,7 +61,7 @@ FROM pg_db_role_setting s
 LEFT JOIN pg_roles r ON r.oid = s.setrole
 LEFT JOIN pg_database d ON d.oid = s.setdatabase
 WHERE (s.setdatabase = 0 OR d.datname = current_database())
-  AND (s.setrole = 0 OR has_table_privilege(r.oid, $1::text::regclass, 'INSERT'))
+  AND (s.setrole = 0 OR has_any_column_privilege(r.oid, $1::text::regclass, 'INSERT'))
   AND EXISTS (SELECT FROM unnest(s.setconfig) v
     WHERE lower(v) = ANY ('{synchronous_commit=off,synchronous_commit=false,synchronous_commit=no,synchronous_commit=0}'))
 ORDER BY 1, 2`

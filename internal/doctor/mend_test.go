@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/url"
@@ -60,6 +61,7 @@ func TestWhatIsFoundGoesAwayByWhatIsPrinted(t *testing.T) {
 		"a relay that was killed":               {broken: []string{fmt.Sprintf(addRelay, "1", "-1 hour")}, code: "relay-not-renewing"},
 		"no relay where there was one":          {broken: []string{"UPDATE outbox.source SET first_published_at = now()"}, code: "relay-none-alive", mended: fmt.Sprintf(addRelay, "1", "1 hour")},
 		"lanes of a relay that is gone":         {broken: []string{fmt.Sprintf(addRelay, "1", "1 hour"), "UPDATE outbox.lane SET owner = gen_random_uuid(), expires_at = now() - interval '1 hour' WHERE lane = 3"}, code: "lanes-unowned", mended: ownLanes},
+		"lanes beyond those of the source":      {broken: []string{"INSERT INTO outbox.lane (source, lane) SELECT id, 8 FROM outbox.source"}, code: "lanes-too-many", asked: true},
 		"two versions":                          {broken: []string{fmt.Sprintf(addRelay, "1", "1 hour"), fmt.Sprintf(addRelay, "2", "1 hour")}, code: "relay-versions-differ", mended: "UPDATE outbox.relay SET version = '2'"},
 		"a relay that Kafka does not answer":    {broken: []string{fmt.Sprintf(addRelay, "1", "1 hour"), "UPDATE outbox.relay SET silent_since = now()"}, code: "relay-without-kafka", mended: "UPDATE outbox.relay SET silent_since = NULL"},
 		"a clock that is an hour behind":        {limits: postgres.CheckupConfig{Now: func() time.Time { return time.Now().Add(-time.Hour) }}, code: "clocks-apart", mended: "SELECT 1"},
@@ -257,6 +259,81 @@ func TestADatabaseThatWasCopiedWithItsSourceIsFound(t *testing.T) {
 	awaitSound(t, address, postgres.CheckupConfig{}, "source-copied")
 }
 
+// A restore keeps the time at which the source was registered, and gives every object a new number.
+func TestASourceThatIsOlderThanItsDatabaseIsFoundWhateverMadeIt(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Empty)
+	if _, err := migrate.Up(t.Context(), db.Conn(t), migrate.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	const subject = "the source was made in this database"
+	if r := examine(t, db.URL); !slices.Contains(r.Sound, subject) {
+		t.Errorf("an original: %+v", r)
+	}
+	db.Exec(t, "UPDATE outbox.source SET created_at = (SELECT to_timestamp((system_identifier >> 32)::float8) FROM pg_control_system())")
+	f := awaitFinding(t, db.URL, postgres.CheckupConfig{}, "source-copied")
+	if !strings.Contains(f.Text, "this database was made at") {
+		t.Errorf("the text is %q", f.Text)
+	}
+	_, address := newRole(t, db)
+	r := examine(t, address)
+	if slices.Contains(r.Sound, subject) || !slices.ContainsFunc(r.NotLookedAt, func(u Unseen) bool { return u.What == subject && strings.Contains(u.Why, "pg_stat_file") }) {
+		t.Errorf("who may not ask: %+v", r)
+	}
+}
+
+func TestNothingIsReadyWithoutAllLanes(t *testing.T) {
+	t.Parallel()
+	for name, broken := range map[string]string{"none": "DELETE FROM outbox.lane", "one less": "DELETE FROM outbox.lane WHERE lane = 7", "a gap": "UPDATE outbox.lane SET lane = 100 WHERE lane = 3"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := pgtest.New(t)
+			db.Exec(t, broken)
+			r := examine(t, db.URL)
+			f, found := find(r, "lanes-missing")
+			if !found || f.Severity != Error || r.Ready || f.Mend != "outbox migrate up --table public.outbox_event" {
+				t.Fatalf("the report is %+v", r)
+			}
+			if _, err := migrate.Up(t.Context(), db.Conn(t), migrate.Config{}); err != nil {
+				t.Fatal(err)
+			}
+			db.Exec(t, "DELETE FROM outbox.lane WHERE lane > 7")
+			if r := examine(t, db.URL); !r.Ready {
+				t.Errorf("mended, and yet %+v", r)
+			}
+		})
+	}
+}
+
+func TestARoleThatMayWriteSomeColumnsIsAWriter(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t)
+	role := "writer_" + strings.ToLower(rand.Text()[:12])
+	db.Exec(t, "CREATE ROLE "+role)
+	conn := db.Conn(t)
+	t.Cleanup(func() {
+		for _, sql := range []string{"DROP OWNED BY " + role, "DROP ROLE " + role} {
+			if _, err := conn.Exec(context.Background(), sql); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	db.Exec(t, "ALTER ROLE "+role+" SET synchronous_commit = off")
+	db.Exec(t, "GRANT INSERT (event_id, payload), DELETE, TRUNCATE ON outbox_event TO "+role)
+	for _, code := range []string{"writer-rights-excess", "synchronous-commit-off"} {
+		f := awaitFinding(t, db.URL, postgres.CheckupConfig{}, code)
+		if !strings.Contains(f.Text, role) {
+			t.Errorf("%q does not name the role", f.Text)
+		}
+		mend(t, db, f.Mend)
+		awaitSound(t, db.URL, postgres.CheckupConfig{}, code)
+	}
+	db.Exec(t, "GRANT UPDATE (payload) ON outbox_event TO "+role)
+	f := awaitFinding(t, db.URL, postgres.CheckupConfig{}, "writer-rights-excess")
+	mend(t, db, f.Mend)
+	awaitSound(t, db.URL, postgres.CheckupConfig{}, "writer-rights-excess")
+}
+
 func TestRolesThatMayTooMuchAreNamed(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t)
@@ -310,7 +387,7 @@ func TestALookThatTakesTooLongIsSaid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Contains(r.NotLookedAt, Unseen{What: "the relays renew their leases, and every lane has one", Why: "it took longer than 1s"}) {
+	if !slices.Contains(r.NotLookedAt, Unseen{What: "every lane is there, and has a lease where relays work, and they renew it", Why: "it took longer than 1s"}) {
 		t.Errorf("not looked at: %+v", r.NotLookedAt)
 	}
 }
