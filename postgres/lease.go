@@ -122,9 +122,9 @@ FROM outbox.source s WHERE s.id = $1 FOR KEY SHARE OF s`, row.id).Scan(&lanes, &
 	case len(found) == lanes && found[0] == 0 && found[lanes-1] == int32(lanes)-1:
 		return at, nil
 	}
-	return server{}, fmt.Errorf("outbox.lane holds the lanes %v, and outbox.source says 0 to %d: it was changed by hand or restored in part; "+
+	return server{}, misconfigured{fmt.Errorf("outbox.lane holds the lanes %v, and outbox.source says 0 to %d: it was changed by hand or restored in part; "+
 		"stop all relays of this table, delete the lanes that are too many, and run for those that are missing: outbox migrate up --table %s",
-		found, lanes-1, advice.Word(row.table.String()))
+		found, lanes-1, advice.Word(row.table.String()))}
 }
 
 // register shows the relay to the others and to operators, working or waiting, and forgets those that have been dead for a day.

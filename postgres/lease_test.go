@@ -405,6 +405,9 @@ func TestClaimRefusesLanesThatAreMissingOrTooMany(t *testing.T) {
 			exec(t, db, damage)
 			_, err := s.Claim(t.Context(), owner("a"), ttl, relay.Claim{})
 			wantText(t, err, "0 to 7", "outbox migrate up --table public.outbox_event")
+			if !errors.Is(err, relay.ErrConfiguration) {
+				t.Error("waiting is said to mend it")
+			}
 			same(t, "lanes taken", queryOne[int](t, db, `SELECT count(*) FROM outbox.lane WHERE owner IS NOT NULL`), 0)
 		})
 	}

@@ -98,6 +98,10 @@ func (s *session) repair(ctx context.Context, connect func(context.Context) (*pg
 		return err
 	}
 	defer s.give()
+	if err := ctx.Err(); err != nil {
+		// That nothing answers in no time says nothing of the connection, which may be needed once more.
+		return fmt.Errorf("look after the %s connection: %w", s.name, err)
+	}
 	if s.answers(ctx) {
 		return nil
 	}

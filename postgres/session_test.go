@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/relay"
 )
 
 // Whoever got the connection next would work, and commit or lose his work, in somebody else's transaction (BL-099).
@@ -75,4 +77,36 @@ func TestTheGraceOfACancelledCallEnds(t *testing.T) {
 	if !errors.Is(cancelled, context.Canceled) {
 		t.Errorf("a call that hangs = %v, want context.Canceled", cancelled)
 	}
+}
+
+// The last attempt of a start may begin when its time is over.
+func TestAnOpenWithoutTimeKeepsTheConnections(t *testing.T) {
+	t.Parallel()
+	s := openSource(t, newDatabase(t), Config{})
+	before := s.pids()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 20 {
+		if _, err := s.Open(ctx); !errors.Is(err, context.Canceled) {
+			t.Fatalf("Open = %v, want context.Canceled", err)
+		}
+	}
+	same(t, "the backends", s.pids(), before)
+}
+
+// A relay that gives its start up while it looks after its connections withdraws all the same.
+func TestARelayThatStandsByLeavesOverAnotherConnection(t *testing.T) {
+	t.Parallel()
+	db := newDatabase(t)
+	s := openSource(t, db, Config{})
+	gone := owner("gone")
+	if err := s.StandBy(t.Context(), gone, ttl, relay.Report{}); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "registered", queryOne[int](t, db, "SELECT count(*) FROM outbox.relay"), 1)
+	s.lease.close()
+	if err := s.Leave(t.Context(), relay.Claim{Owner: gone}); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "registered", queryOne[int](t, db, "SELECT count(*) FROM outbox.relay"), 0)
 }

@@ -289,7 +289,13 @@ func (s *Source) Leave(ctx context.Context, claim relay.Claim) error {
 	if err != nil {
 		return err
 	}
-	return o.leases.Leave(ctx, claim)
+	err = o.leases.Leave(ctx, claim)
+	if len(claim.Lanes) == 0 && errors.Is(err, errNotOpen) && s.lease.repair(ctx, s.connect) == nil {
+		// A start that was given up ends the connection with the statement that was under way, and the relay would count as alive. Lanes, which a term hands back,
+		// run out by themselves: when the server is away the next term must not wait for it here.
+		err = o.leases.Leave(ctx, claim)
+	}
+	return err
 }
 
 // ParkedKeys implements [relay.Failures].
