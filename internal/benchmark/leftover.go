@@ -76,17 +76,36 @@ func (b *Bench) isLeft(topic string, there, left []string) bool {
 	return b.cfg.now().Sub(made) > foreignAge
 }
 
-// removeLeftovers removes what the plan has named.
+// removeLeftovers removes what the plan has named, but for what somebody lives in or removes by now.
 func (b *Bench) removeLeftovers(ctx context.Context, l Leftovers) error {
-	for _, schema := range l.Schemas {
+	schemas := slices.Clone(l.Schemas)
+	for _, topic := range l.Topics {
+		if schema, _ := schemaOf(topic); !slices.Contains(schemas, schema) {
+			schemas = append(schemas, schema)
+		}
+	}
+	for _, schema := range schemas {
+		if err := b.removeLeft(ctx, schema, l); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeLeft removes what one run has left, and holds the lock of its name meanwhile.
+func (b *Bench) removeLeft(ctx context.Context, schema string, l Leftovers) error {
+	held, err := takeLife(ctx, b.cfg.Pool, schema)
+	if err != nil || held == nil {
+		return err
+	}
+	defer held.end(context.WithoutCancel(ctx))
+	if slices.Contains(l.Schemas, schema) {
 		if err := b.dropSchema(ctx, schema); err != nil {
 			return err
 		}
 	}
-	for _, topic := range l.Topics {
-		if err := b.topics.Delete(ctx, topic); err != nil {
-			return err
-		}
+	if topic := topicOf(schema); slices.Contains(l.Topics, topic) {
+		return b.topics.Delete(ctx, topic)
 	}
 	return nil
 }

@@ -19,9 +19,7 @@ func (w *world) kill(t *testing.T, at time.Time) (p Plan, alive func()) {
 		t.Fatal(err)
 	}
 	return p, func() {
-		if err := s.alive.Rollback(context.WithoutCancel(t.Context())); err != nil {
-			t.Error(err)
-		}
+		s.alive.end(context.WithoutCancel(t.Context()))
 	}
 }
 
@@ -83,5 +81,62 @@ func TestATopicOfAnotherDatabaseIsLeftAloneForADay(t *testing.T) {
 		if p := w.plan(t, b); p.Leftovers.Any() != want {
 			t.Errorf("after %s: %+v", age, p.Leftovers)
 		}
+	}
+}
+
+// Whatever ends the transaction by which others see that a run lives, the run ends by it, between two steps or within one, and removes what it has made.
+func TestARunWhoseSignOfLifeIsLostEnds(t *testing.T) {
+	t.Parallel()
+	for _, within := range []bool{false, true} {
+		w := newWorld(t)
+		c := w.config()
+		var schema string
+		end := func() {
+			w.db.Exec(t, `SELECT pg_terminate_backend(pid) FROM pg_locks
+WHERE locktype = 'advisory' AND (classid::bigint << 32) | objid::bigint = hashtextextended('`+schema+`', 0) AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
+		}
+		if within {
+			c.Duration = MaxDuration
+			c.step = func(point string) {
+				if point == "live" {
+					end()
+				}
+			}
+		} else {
+			c.Progress = func(text string) {
+				if text == "draining it" {
+					end()
+				}
+			}
+		}
+		b := w.bench(t, c)
+		schema = w.plan(t, b).Schema
+		r, err := b.Run(t.Context())
+		if err == nil || r.Limits != nil {
+			t.Errorf("within %t: %v", within, err)
+			continue
+		}
+		contains(t, err.Error(), "tells that the bench lives was ended")
+		if left := w.traces(t); len(left) > 0 {
+			t.Errorf("within %t: left %q", within, left)
+		}
+	}
+}
+
+// A run that began to live after the plan was made is not removed under it.
+func TestWhatSomebodyLivesInIsNotRemoved(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	killed, end := w.kill(t, time.Now())
+	defer end()
+	b := w.bench(t, w.config())
+	if err := b.removeLeftovers(t.Context(), Leftovers{Schemas: []string{killed.Schema}, Topics: []string{killed.Topic}}); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.topics(t); !slices.Equal(got, []string{killed.Topic}) {
+		t.Errorf("topics: %q", got)
+	}
+	if got := w.texts(t, "SELECT nspname FROM pg_namespace WHERE nspname = '"+killed.Schema+"'"); len(got) != 1 {
+		t.Error("its schema is gone")
 	}
 }

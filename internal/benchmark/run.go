@@ -55,7 +55,7 @@ func (b *Bench) Run(ctx context.Context) (r Report, err error) {
 	if err := b.make(ctx, s); err != nil {
 		return r, err
 	}
-	return r, b.measure(ctx, &r)
+	return r, s.alive.during(ctx, func(ctx context.Context) error { return b.measure(ctx, s.alive, &r) })
 }
 
 func (b *Bench) make(ctx context.Context, s *scratch) error {
@@ -68,28 +68,45 @@ func (b *Bench) make(ctx context.Context, s *scratch) error {
 }
 
 // measure goes from the small to the large, so that each figure can be understood by those before.
-func (b *Bench) measure(ctx context.Context, r *Report) (err error) {
-	b.cfg.Progress("measuring single commits and single records")
+func (b *Bench) measure(ctx context.Context, alive *life, r *Report) (err error) {
+	begin := func(text string) error {
+		b.cfg.Progress(text)
+		return alive.ask(ctx)
+	}
+	if err := begin("measuring single commits and single records"); err != nil {
+		return err
+	}
 	if r.Database, err = b.probeDatabase(ctx); err != nil {
 		return err
 	}
 	if r.Kafka, err = b.probeKafka(ctx); err != nil {
 		return err
 	}
-	b.cfg.Progress("measuring what an event costs its writer")
+	if err := begin("measuring what an event costs its writer"); err != nil {
+		return err
+	}
 	if r.Writer, err = b.writerCost(ctx); err != nil {
 		return err
 	}
-	b.cfg.Progress(fmt.Sprintf("writing a backlog of %d events", b.cfg.Events))
+	if err := begin(fmt.Sprintf("writing a backlog of %d events", b.cfg.Events)); err != nil {
+		return err
+	}
 	if err := b.fill(ctx); err != nil {
 		return err
 	}
-	b.cfg.Progress("draining it")
+	if err := begin("draining it"); err != nil {
+		return err
+	}
 	if r.Drain, err = b.drain(ctx); err != nil {
 		return err
 	}
-	b.cfg.Progress(fmt.Sprintf("writing %d transactions a second for %s, to see how soon they are in Kafka", b.cfg.Rate, opening+b.cfg.Duration))
+	if err := begin(fmt.Sprintf("writing %d transactions a second for %s, to see how soon they are in Kafka", b.cfg.Rate, opening+b.cfg.Duration)); err != nil {
+		return err
+	}
 	if r.Latency, err = b.live(ctx); err != nil {
+		return err
+	}
+	if err := alive.ask(ctx); err != nil {
 		return err
 	}
 	r.Limits = limits(*r)

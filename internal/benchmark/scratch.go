@@ -18,7 +18,7 @@ const cleanupLimit = 30 * time.Second
 // scratch is what a run has made so far.
 type scratch struct {
 	bench *Bench
-	alive pgx.Tx
+	alive *life
 	// schema and topic tell which of them there are; state tells that the schema outbox, which was lacking, has been made.
 	schema, state, topic bool
 }
@@ -29,14 +29,11 @@ func (b *Bench) table() string { return b.plan.Schema + ".outbox_event" }
 func (s *scratch) make(ctx context.Context) error {
 	b := s.bench
 	var err error
-	if s.alive, err = b.cfg.Pool.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}); err != nil {
-		return fmt.Errorf("begin the transaction that tells that the bench lives: %w", err)
+	if s.alive, err = takeLife(ctx, b.cfg.Pool, b.plan.Schema); err != nil {
+		return err
 	}
-	if _, err := s.alive.Exec(ctx, "SET LOCAL idle_in_transaction_session_timeout = 0"); err != nil {
-		return fmt.Errorf("lock the name of the run: %w", err)
-	}
-	if _, err := s.alive.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", b.plan.Schema); err != nil {
-		return fmt.Errorf("lock the name of the run: %w", err)
+	if s.alive == nil {
+		return fmt.Errorf("lock the name of the run: another has taken %s", b.plan.Schema)
 	}
 	// What fails may be done all the same: an answer can be lost.
 	s.schema = true
@@ -80,8 +77,7 @@ func (s *scratch) remove(ctx context.Context) error {
 		}
 	}
 	if s.alive != nil {
-		// The schema is gone by now; a lock that outlives its run for the moment of a broken connection hurts nobody.
-		_ = within(ctx, s.alive.Rollback)
+		s.alive.end(ctx)
 	}
 	return errors.Join(problems...)
 }
