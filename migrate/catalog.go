@@ -23,6 +23,7 @@ type facts struct {
 	partitionBy []string // the columns of the partition key; none for an ordinary table
 	sequence    *sequenceFacts
 	indexes     []indexFacts
+	taken       []string // names in the table's schema that the partial index cannot have
 }
 
 type columnFacts struct {
@@ -72,7 +73,7 @@ func readFacts(ctx context.Context, q Querier, t Table) (*facts, error) {
 	if errors.Is(err, pgx.ErrNoRows) {
 		return f, errNoRelation
 	}
-	for _, read := range []func(context.Context, Querier) error{f.readColumns, f.readPartitionKey, f.readSequence, f.readIndexes} {
+	for _, read := range []func(context.Context, Querier) error{f.readColumns, f.readPartitionKey, f.readSequence, f.readIndexes, f.readTaken} {
 		if err == nil {
 			err = read(ctx, q)
 		}
@@ -159,5 +160,15 @@ func (f *facts) readIndexes(ctx context.Context, q Querier) error {
 		err = row.Scan(&i.schema, &i.name, &i.valid, &i.unique, &i.method, &i.predicate, &i.columns)
 		return i, err
 	})
+	return err
+}
+
+func (f *facts) readTaken(ctx context.Context, q Querier) error {
+	rows, err := q.Query(ctx, `SELECT c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+		WHERE n.nspname = $1 AND c.relname ~ '_unpublished[0-9]*$'`, pgx.QueryExecModeExec, f.table.Schema)
+	if err != nil {
+		return err
+	}
+	f.taken, err = pgx.CollectRows(rows, pgx.RowTo[string])
 	return err
 }

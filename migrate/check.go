@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // Check compares a table with the contract and returns every difference, errors first; nil when there is none. It only reads, and a
@@ -13,7 +15,7 @@ import (
 func Check(ctx context.Context, q Querier, t Table) ([]Difference, error) {
 	f, err := readFacts(ctx, q, t)
 	if errors.Is(err, errNoRelation) {
-		return []Difference{missingTable(t)}, nil
+		return missingTable(ctx, q, t)
 	}
 	if err != nil {
 		return nil, err
@@ -21,9 +23,25 @@ func Check(ctx context.Context, q Querier, t Table) ([]Difference, error) {
 	return f.differences(), nil
 }
 
-func missingTable(t Table) Difference {
-	s := settings{table: t}
-	return Difference{Severity: Error, Code: tableMissing, Text: fmt.Sprintf("there is no table %s", t), Mend: s.createTable() + s.createIndex()}
+// missingTable looks for the table under another name first: a new one would hide the events that are in it. Its index keeps its name.
+func missingTable(ctx context.Context, q Querier, t Table) ([]Difference, error) {
+	renamed := Table{Schema: t.Schema}
+	err := q.QueryRow(ctx, `SELECT c.relname FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_class c ON c.oid = i.indrelid
+			JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'published_at'
+		WHERE n.nspname = $1 AND x.relname = $2 AND c.relkind IN ('r', 'p')`, pgx.QueryExecModeExec, t.Schema, t.IndexName()).Scan(&renamed.Name)
+	d := Difference{Severity: Error, Code: tableMissing, Text: fmt.Sprintf("there is no table %s", t)}
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		s := settings{table: t}
+		d.Mend = s.createTable() + s.createIndex()
+	case err != nil:
+		return nil, fmt.Errorf("look for table %s under another name: %w", t, err)
+	default:
+		d.Text += fmt.Sprintf(": it was renamed to %s, which has its index %s, and its events", renamed, quoteUnlessPlain(t.IndexName()))
+		d = d.carefully(gently(fmt.Sprintf("ALTER TABLE %s RENAME TO %s;", renamed.SQL(), quote(t.Name))),
+			"Writers that know the new name fail from then on. Where the new name is meant, nothing needs to be mended here: give the relay that name.")
+	}
+	return []Difference{d}, nil
 }
 
 func (f *facts) differences() []Difference {

@@ -39,16 +39,38 @@ func rules() []rule {
 
 // checkColumns holds the contract's columns against the table's.
 func (f *facts) checkColumns() (ds []Difference) {
+	var unbounded []string
 	for _, r := range rules() {
 		c, ok := f.columns[r.name]
 		if !ok {
 			ds = append(ds, f.missingColumn(r))
 			continue
 		}
-		ds = append(ds, f.checkType(r, c)...)
+		if r.typ == "text" && c.shown == "character varying" {
+			unbounded = append(unbounded, r.name)
+		} else {
+			ds = append(ds, f.checkType(r, c)...)
+		}
 		ds = append(ds, f.checkNull(r, c)...)
 	}
+	if len(unbounded) > 0 {
+		ds = append(ds, f.varying(unbounded))
+	}
 	return append(ds, f.checkDefaults()...)
+}
+
+// varying is one difference for all columns that hold what text holds under another name.
+func (f *facts) varying(names []string) Difference {
+	var alters []string
+	for _, name := range names {
+		alters = append(alters, fmt.Sprintf("ALTER COLUMN %s TYPE text", name))
+	}
+	d := Difference{Severity: Warning, Code: "column-type", Mend: gently(f.alter("%s", strings.Join(alters, ", "))),
+		Text: fmt.Sprintf("character varying without a length, not text: %s; it holds the same, and works as well", strings.Join(names, ", "))}
+	if len(names) == 1 {
+		d.Column = names[0]
+	}
+	return d
 }
 
 func (f *facts) missingColumn(r rule) Difference {

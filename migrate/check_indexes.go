@@ -141,7 +141,17 @@ func (f *facts) checkPartialIndex() []Difference {
 
 // createPartial lets the traffic go on where PostgreSQL can: not for a partitioned table.
 func (f *facts) createPartial() string {
-	return fmt.Sprintf("CREATE INDEX%s %s ON %s (id) WHERE published_at IS NULL;", f.concurrently(), quote(f.table.IndexName()), f.table.SQL())
+	return fmt.Sprintf("CREATE INDEX%s %s ON %s (id) WHERE published_at IS NULL;", f.concurrently(), quote(f.partialName()), f.table.SQL())
+}
+
+// partialName is the usual name, or the next that is free: a table that was renamed keeps it. That of an index that is to be dropped first is free.
+func (f *facts) partialName() string {
+	name := f.table.IndexName()
+	dropped := func(i indexFacts) bool { return i.name == name && !i.valid }
+	for n := 1; slices.Contains(f.taken, name) && !slices.ContainsFunc(f.indexes, dropped); n++ {
+		name = shortened("ix_", f.table.Name, fmt.Sprintf("_unpublished%d", n))
+	}
+	return name
 }
 
 func (f *facts) drop(i indexFacts) string {

@@ -37,12 +37,12 @@ type Finding struct {
 	Severity Severity `json:"severity"`
 	// Text says what was found, Why what follows from it.
 	Text string `json:"text"`
-	Why  string `json:"why,omitempty"`
+	Why  string `json:"why"`
 	// Mend is what mends it: a command, a statement or a setting; "" when the text says it all.
-	Mend string `json:"mend,omitempty"`
+	Mend string `json:"mend"`
 	// MendSQL tells that Mend is SQL that can be run as it is, statement by statement: that breaks nothing on a busy server. SQL that does has a comment
 	// before it that says what, and is not marked.
-	MendSQL bool `json:"mend_is_sql,omitempty"`
+	MendSQL bool `json:"mend_is_sql"`
 }
 
 // Report is the outcome of an examination.

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"net/url"
 	"slices"
 	"strings"
@@ -171,5 +172,13 @@ func TestANewerSchemaIsAnErrorOnlyWhereItBreaksThisVersion(t *testing.T) {
 		if got := codes(r); !slices.Equal(got, []string{want}) || r.Ready == (breaks == "true") {
 			t.Errorf("breaks %s: found %v, ready %t, want %s", breaks, got, r.Ready, want)
 		}
+	}
+}
+
+func TestEachFindingHasAllItsFieldsInJSON(t *testing.T) {
+	t.Parallel()
+	text, err := json.Marshal(Finding{Code: "a", Severity: Warning, Text: "b"})
+	if want := `{"code":"a","severity":"warning","text":"b","why":"","mend":"","mend_is_sql":false}`; err != nil || string(text) != want {
+		t.Errorf("it is %s, %v, want %s", text, err, want)
 	}
 }

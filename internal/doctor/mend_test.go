@@ -42,6 +42,9 @@ func TestWhatIsFoundGoesAwayByWhatIsPrinted(t *testing.T) {
 		limits postgres.CheckupConfig
 	}{
 		"a table that was dropped":              {broken: []string{"DROP TABLE outbox_event"}, code: "table-missing"},
+		"a table that was renamed":              {broken: []string{"ALTER TABLE outbox_event RENAME TO outbox_old"}, code: "table-missing", asked: true},
+		"an index whose name is taken":          {broken: []string{"DROP INDEX ix_outbox_event_unpublished", "CREATE TABLE other (i int)", "CREATE INDEX ix_outbox_event_unpublished ON other (i)"}, code: "unpublished-index-missing"},
+		"columns without a length":              {broken: []string{"ALTER TABLE outbox_event ALTER topic TYPE varchar, ALTER event_type TYPE varchar"}, code: "column-type"},
 		"an index that an ORM sync dropped":     {broken: []string{"DROP INDEX ix_outbox_event_unpublished"}, code: "unpublished-index-missing"},
 		"a sequence with a cache":               {broken: []string{"ALTER SEQUENCE outbox_event_id_seq CACHE 20"}, code: "sequence-cache"},
 		"a sequence in tens":                    {broken: []string{"ALTER SEQUENCE outbox_event_id_seq INCREMENT BY 10"}, code: "sequence-increment", asked: true},
