@@ -190,14 +190,48 @@ var refusals = []error{kerr.SaslAuthenticationFailed, kerr.UnsupportedSaslMechan
 // plaintextToTLS is how the client words that it has read TLS where it expected an answer of Kafka; it has no error for that.
 const plaintextToTLS = "plaintext connection speaking to a tls endpoint"
 
+// lastingError is an outage that no waiting mends.
+type lastingError struct{ error }
+
+// Is tells that the configuration is to be mended.
+func (e lastingError) Is(target error) bool { return target == relay.ErrConfiguration }
+
+// Unwrap returns the outage.
+func (e lastingError) Unwrap() error { return e.error }
+
+// saidError says an error of the client in fewer words.
+type saidError struct {
+	text string
+	err  error
+}
+
+func (e *saidError) Error() string { return e.text }
+
+// Unwrap returns the error as the client has it.
+func (e *saidError) Unwrap() error { return e.err }
+
+// said leaves out what the text around it says already: the code, what Kafka calls it where the broker has words of its own, and the bytes by which the client has noticed TLS.
+func said(err error, unencrypted bool) error {
+	text := err.Error()
+	var code *kerr.Error
+	switch {
+	case unencrypted:
+		text = "this connection is without TLS"
+	case errors.As(err, &code):
+		text = strings.ReplaceAll(text, code.Message+": ", "")
+		text = strings.ReplaceAll(text, code.Description+": ", "")
+	}
+	return &saidError{text, err}
+}
+
 // outageError says why the brokers cannot be used at all.
 func outageError(doing, brokers string, err error) *relay.PublishError {
-	text := fmt.Errorf("%s %s: %w", doing, brokers, err)
+	unencrypted := strings.Contains(err.Error(), plaintextToTLS)
+	text := fmt.Errorf("%s %s: %w", doing, brokers, said(err, unencrypted))
 	advice := rule(err).advice
 	if errors.Is(err, io.EOF) {
 		advice = "the broker hung up: compare the settings of TLS and SASL with those of its listener"
 	}
-	unencrypted := strings.Contains(err.Error(), plaintextToTLS)
 	if unencrypted {
 		advice = "the listener speaks TLS: turn TLS on"
 	}
@@ -205,7 +239,7 @@ func outageError(doing, brokers string, err error) *relay.PublishError {
 		text = fmt.Errorf("%w: %s", text, advice)
 	}
 	if unencrypted || isA[*tlsError](err) || isA[*tokenError](err) || slices.ContainsFunc(refusals, func(refusal error) bool { return errors.Is(err, refusal) }) {
-		text = fmt.Errorf("%w: %w", relay.ErrConfiguration, text)
+		text = lastingError{text}
 	}
 	return &relay.PublishError{Class: relay.ClassOutage, Code: codeOf(err, codeUnreachable), Err: text}
 }

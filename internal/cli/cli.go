@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"slices"
 	"strings"
@@ -25,7 +26,9 @@ type app struct {
 	// asJSON tells that stdout has JSON, so that stderr has one JSON object or nothing; warnings are for it.
 	asJSON   bool
 	warnings []string
-	now      func() time.Time
+	// ends is the log that a relay's end is told in, where it is lines of JSON: whoever reads those can read nothing else. It is nil elsewhere.
+	ends *slog.Logger
+	now  func() time.Time
 }
 
 // Run executes one command and returns its exit code: 0 ok, 1 failed, 2 usage, 3 not confirmed, 78 configuration. environ has the form of os.Environ.

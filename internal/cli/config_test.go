@@ -62,7 +62,7 @@ func TestAFileThatCannotBeReadEndsWith78(t *testing.T) {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		env := []string{"DATABASE_URL=postgres://me@127.0.0.1:1/shop", "KAFKA_BROKERS=127.0.0.1:1"}
+		env := []string{"DATABASE_URL=postgres://me@127.0.0.1:1/shop", "KAFKA_BROKERS=127.0.0.1:1", "OUTBOX_LOG_FORMAT=text"}
 		for _, args := range [][]string{{"config", "validate", path}, {"config", "print", "--config", path}, {"relay", "--config", path}} {
 			got := runWith(t, env, args...)
 			if got.code != exitConfig || strings.Count(got.errs, "\n") != 1 || !strings.HasPrefix(got.errs, "outbox: configuration: outbox.yaml:") || got.out != "" {

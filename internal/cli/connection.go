@@ -24,6 +24,9 @@ import (
 // explain makes one line and one remedy of what the user has to mend. The driver lists every attempt to connect, several for one cause, and
 // the text in front of them says what would have been done with the connection.
 func explain(err error) error {
+	if brokers := explainBrokers(err); brokers != nil {
+		return brokers
+	}
 	var connect *pgconn.ConnectError
 	var publish *relay.PublishError
 	var unknown *postgres.UnknownTableError

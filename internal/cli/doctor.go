@@ -88,7 +88,7 @@ func (a *app) runDoctor(cmd *cobra.Command, f *doctorFlags) error {
 // kafka is the cluster of the source; nil when no brokers are named.
 func (f *doctorFlags) kafka(ctx context.Context, a *app) (*doctor.Kafka, error) {
 	cfg, err := config.Load(ctx, f.settings, config.Environment(a.env))
-	if err != nil && len(leaves(err)) == 1 && len(cfg.Sources) == 1 && len(cfg.Sources[0].Brokers) == 0 {
+	if err != nil && len(leaves(err)) == 1 && len(cfg.Sources) == 1 && len(cfg.Sources[0].Brokers) == 0 && cfg.Sources[0].Lacks("brokers") {
 		_, err := (&part{cfg: cfg.Sources[0]}).policies()
 		return nil, err
 	}

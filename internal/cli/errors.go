@@ -114,6 +114,8 @@ func (a *app) sayError(err error) {
 		}
 		// Nobody could be told of an error here.
 		_ = encodeTo(a.stderr, object)
+	case a.ends != nil:
+		a.ends.Error("relay failed", "error", inOneLine(strings.TrimPrefix(err.Error(), "outbox: ")), "exit_code", exitCode(err))
 	default:
 		fmt.Fprintf(a.stderr, "outbox: %s\n", plainText(strings.TrimPrefix(err.Error(), "outbox: ")))
 	}

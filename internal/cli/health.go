@@ -86,8 +86,7 @@ func pausedNote(s sourceState) string {
 
 // oneLine says an error with its remedy in one line.
 func oneLine(err error) string {
-	text := strings.ReplaceAll(explain(err).Error(), "\n  hint: ", "; ")
-	return strings.ReplaceAll(text, "\n", "; ")
+	return inOneLine(explain(err).Error())
 }
 
 // turnLimit is longer than any statement of the loop may take.

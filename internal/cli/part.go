@@ -36,6 +36,8 @@ type sourceRelay struct {
 	reading shared[reading]
 	// password is where the database's password was taken from.
 	password string
+	// cfg says by what the source's settings were made.
+	cfg *config.Source
 	// retention deletes what is old beside the relay; nil where nothing of the kind runs.
 	retention *postgres.Retention
 }
@@ -86,9 +88,10 @@ func (a *app) parts(ctx context.Context, cfg *config.Config, found error, log *s
 		}
 		p.log = newWarnOnce(p.log)
 		parts = append(parts, p)
-		if err := p.connectBy(ctx, a.env, known); err != nil {
+		if err := p.connectBy(ctx, a.env, known); err != nil && !errors.Is(err, errUnknown) {
 			problems = append(problems, err)
 		}
+		p.log = newPlacing(p.log, p.password, &p.cfg)
 	}
 	if len(problems) == 0 {
 		problems = wiringProblems(parts)
@@ -195,7 +198,7 @@ func (p *part) wire(log *slog.Logger) (*sourceRelay, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sourceRelay{Engine: engine, source: source, settled: p.operator, password: p.password, retention: p.retention}, nil
+	return &sourceRelay{Engine: engine, source: source, settled: p.operator, password: p.password, cfg: &p.cfg, retention: p.retention}, nil
 }
 
 func (p *part) postgres(log *slog.Logger) postgres.Config {

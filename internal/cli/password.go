@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/config"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -25,6 +27,40 @@ func placed(err error, place string) error {
 		return err
 	}
 	return &withPlace{err, place}
+}
+
+// placing is a log whose errors know the settings of their source, and the place that the password of its database was taken from.
+type placing struct {
+	slog.Handler
+	place  string
+	source *config.Source
+}
+
+func newPlacing(log *slog.Logger, place string, source *config.Source) *slog.Logger {
+	return slog.New(placing{log.Handler(), place, source})
+}
+
+// Handle is of slog.Handler.
+func (p placing) Handle(ctx context.Context, r slog.Record) error {
+	known := slog.NewRecord(r.Time, r.Level, r.Message, r.PC)
+	r.Attrs(func(a slog.Attr) bool {
+		if err, ok := a.Value.Any().(error); ok {
+			a = slog.Any(a.Key, told(err, p.place, p.source))
+		}
+		known.AddAttrs(a)
+		return true
+	})
+	return p.Handler.Handle(ctx, known)
+}
+
+// WithAttrs is of slog.Handler.
+func (p placing) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return placing{p.Handler.WithAttrs(attrs), p.place, p.source}
+}
+
+// WithGroup is of slog.Handler.
+func (p placing) WithGroup(name string) slog.Handler {
+	return placing{p.Handler.WithGroup(name), p.place, p.source}
 }
 
 // passwordPlace says where the password comes from that a connection uses: by which variable, which line, which file. It is "" when there is none.
@@ -58,11 +94,13 @@ func (t target) checkCommand() error {
 }
 
 // Run is the engine's.
-func (s *sourceRelay) Run(ctx context.Context) error { return placed(s.Engine.Run(ctx), s.password) }
+func (s *sourceRelay) Run(ctx context.Context) error {
+	return told(s.Engine.Run(ctx), s.password, s.cfg)
+}
 
 // Stats are the engine's.
 func (s *sourceRelay) Stats() relay.Stats {
 	stats := s.Engine.Stats()
-	stats.LastError = placed(stats.LastError, s.password)
+	stats.LastError = told(stats.LastError, s.password, s.cfg)
 	return stats
 }

@@ -66,6 +66,9 @@ func (a *app) runRelay(cmd *cobra.Command) error {
 	cfg, err := config.Load(cmd.Context(), cmd.Flags(), config.Environment(a.env))
 	bar := newProgress(a.stderr, "events")
 	log := a.relayLogger(bar, cfg)
+	if a.logsJSON(cfg.LogFormat) {
+		a.ends = log
+	}
 	parts, err := a.parts(cmd.Context(), cfg, err, log)
 	if err != nil {
 		return settingsError(cmd, err)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -83,7 +84,8 @@ func targetOf(s *config.Source) target {
 		url: s.DatabaseURL, table: s.Table, password: s.DatabasePassword,
 		urlName: s.Named("database-url"), tableName: s.Named("table"), passwordName: s.Named("database-password"), typed: s.Typed("database-url"), tableTyped: s.Typed("table"),
 		rotating: s.Rotating("database-password"), command: newPasswordCommand(s.DatabasePasswordCommand, s.Named("database-password-command")),
-		hint: s.How("database-url", "DATABASE_URL, such as postgres://user@host:5432/shop, or the PG* variables, or --database-url"),
+		hint:    s.How("database-url", "DATABASE_URL, such as postgres://user@host:5432/shop, or the PG* variables, or --database-url"),
+		unknown: !s.Lacks("database-url"),
 	}
 }
 
@@ -111,7 +113,12 @@ type target struct {
 	tableTyped bool
 	// hint says how to name a database.
 	hint string
+	// unknown tells that somebody has named a database, in a way that cannot be and is reported elsewhere.
+	unknown bool
 }
+
+// errUnknown is of a database of which no more is known than that it was named in a way that cannot be.
+var errUnknown = errors.New("the database cannot be known")
 
 func newPool(ctx context.Context, cfg *pgxpool.Config) (*pgxpool.Pool, error) {
 	// A pool that keeps connections at hand makes them at once, and nobody has asked for any yet.
@@ -129,6 +136,9 @@ func newPool(ctx context.Context, cfg *pgxpool.Config) (*pgxpool.Pool, error) {
 const connectTimeout = 10 * time.Second
 
 func (t target) parse(ctx context.Context, env environment) (*pgxpool.Config, error) {
+	if t.unknown && t.url == "" && !env.anySet(pgVariables) {
+		return nil, errUnknown
+	}
 	if t.url == "" && !env.anySet(pgVariables) {
 		return nil, fmt.Errorf("no database: set %s", t.hint)
 	}

@@ -135,7 +135,7 @@ func TestASourceThatNeverCameUpIsNamedAtTheEnd(t *testing.T) {
 	if code := stop(); code != exitConfig {
 		t.Errorf("ended with %d: %s", code, log)
 	}
-	if text := log.String(); !strings.Contains(text, `"msg":"stopped","source":"good","published":3}`) || !strings.Contains(text, "\noutbox: source late: ") ||
+	if text := log.String(); !strings.Contains(text, `"msg":"stopped","source":"good","published":3}`) || !strings.Contains(text, `"msg":"relay failed","error":"source late: `) ||
 		strings.Contains(text, "source good: ") {
 		t.Errorf("the end does not name it: %s", text)
 	}
@@ -151,7 +151,7 @@ func TestTheProcessEndsWhenEverySourceIsMisconfigured(t *testing.T) {
 	}
 	code := Run(t.Context(), []string{"relay"}, strings.NewReader(""), &bytes.Buffer{}, &stderr,
 		[]string{"OUTBOX_CONFIG=" + path, "KAFKA_BROKERS=" + newCluster(t).ListenAddrs()[0]})
-	if text := stderr.String(); code != exitConfig || !strings.Contains(text, "outbox: source one: ") || !strings.Contains(text, "\nsource two: ") {
+	if text := stderr.String(); code != exitConfig || !strings.Contains(text, `"error":"source one: `) || !strings.Contains(text, "; source two: ") {
 		t.Errorf("ended with %d: %s", code, text)
 	}
 }

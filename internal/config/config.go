@@ -102,7 +102,14 @@ type Source struct {
 	origins map[string]origin
 	// entry is where the file begins to speak of the source.
 	entry string
+	// refused are the settings that somebody has made and that cannot be; illegible tells that there is a file of which nothing is known.
+	refused   map[string]bool
+	illegible bool
 }
+
+// Lacks tells that nobody has tried to make a setting that is empty. One that was made and is wrong is reported as that, and is not missing as well; of a file that cannot be read nobody
+// knows what it lacks.
+func (s *Source) Lacks(key string) bool { return !s.illegible && !s.refused[key] }
 
 // Label names the source to people and in metrics: by its name, or by its table when it has none.
 func (s *Source) Label() string { return cmp.Or(s.Name, s.Table) }

@@ -35,6 +35,7 @@ func (f *file) readTop(ctx context.Context, n *yaml.Node) {
 		return
 	}
 	if n.Kind != yaml.MappingNode {
+		f.illegible = true
 		f.complain(n.Line, "want settings, such as poll-interval: 100ms, or a list of sources")
 		return
 	}
@@ -122,11 +123,13 @@ func (f *file) setting(ctx context.Context, into layer, key string, line int, va
 		return
 	}
 	if tag := value.Tag; strings.HasPrefix(tag, "!") && !strings.HasPrefix(tag, "!!") {
+		into.refused[s.Key] = true
 		f.complain(value.Line, "%s: the value begins with !, which YAML takes for a tag: put a text that begins so in quotes", key)
 		return
 	}
 	text, ok := scalars(value, s.Kind)
 	if !ok {
+		into.refused[s.Key] = true
 		f.complain(value.Line, "%s: want %s", key, s.Kind)
 		return
 	}

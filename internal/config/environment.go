@@ -34,7 +34,7 @@ func (l layer) variable(ctx context.Context, env Environment, s Setting, names f
 	}
 	switch {
 	case own != "" && file != "":
-		return fmt.Errorf("%s and %s are both set: leave one out", own, file)
+		return l.judged(s, fmt.Errorf("%s and %s are both set: leave one out", own, file))
 	case own != "":
 		return l.put(s, env[own], origin{name: own})
 	case file != "":

@@ -27,6 +27,8 @@ type file struct {
 	entries []entry
 	// listed tells that there is a list, be it empty.
 	listed bool
+	// illegible tells that nothing is known of what the file says.
+	illegible bool
 
 	// unknown counts the settings that are none.
 	unknown  int
@@ -56,22 +58,25 @@ func readFile(ctx context.Context, path string) *file {
 	f := &file{name: filepath.Base(path), top: newLayer()}
 	read, err := patience.File(ctx, filePatience, path, "file of settings", maxFile)
 	if err != nil {
-		f.problems = append(f.problems, fmt.Errorf("read settings: %w", err))
-		return f
+		return f.unread(fmt.Errorf("read settings: %w", err))
 	}
 	content := string(read.Bytes)
 	if err := f.legible(content); err != nil {
-		f.problems = append(f.problems, err)
-		return f
+		return f.unread(err)
 	}
 	root, err := parseYAML(content)
 	if err != nil {
-		f.problems = append(f.problems, f.syntax(err, content))
-		return f
+		return f.unread(f.syntax(err, content))
 	}
 	if root != nil {
 		f.readTop(ctx, root)
 	}
+	return f
+}
+
+// unread gives up a file whose text says nothing.
+func (f *file) unread(err error) *file {
+	f.problems, f.illegible = append(f.problems, err), true
 	return f
 }
 

@@ -28,9 +28,19 @@ type origin struct {
 type layer struct {
 	values  map[string]any
 	origins map[string]origin
+	// refused are the settings that were made and cannot be, by their keys.
+	refused map[string]bool
 }
 
-func newLayer() layer { return layer{map[string]any{}, map[string]origin{}} }
+func newLayer() layer { return layer{map[string]any{}, map[string]origin{}, map[string]bool{}} }
+
+// judged keeps in mind that a setting was made here, be it wrong.
+func (l layer) judged(s Setting, err error) error {
+	if err != nil {
+		l.refused[s.Key] = true
+	}
+	return err
+}
 
 // defaults is the lowest layer.
 func defaults() layer {
@@ -54,9 +64,9 @@ func (s Setting) byDefault() any {
 func (l layer) put(s Setting, text string, o origin) error {
 	value, ok := s.Kind.parse(text)
 	if !ok {
-		return o.wrong("is %s: want %s", s.shown(text), s.Kind.wanted(text))
+		return l.judged(s, o.wrong("is %s: want %s", s.shown(text), s.Kind.wanted(text)))
 	}
-	return l.set(s, value, text, o)
+	return l.judged(s, l.set(s, value, text, o))
 }
 
 func (l layer) set(s Setting, value any, text string, o origin) error {
@@ -125,6 +135,9 @@ func (l layer) only(scopes ...Scope) layer {
 			if o, named := l.origins[s.Key]; named {
 				out.origins[s.Key] = o
 			}
+		}
+		if l.refused[s.Key] && slices.Contains(scopes, s.Scope) {
+			out.refused[s.Key] = true
 		}
 	}
 	return out

@@ -3,6 +3,7 @@ package config
 import (
 	"context"
 	"errors"
+	"maps"
 
 	"github.com/spf13/pflag"
 )
@@ -37,6 +38,15 @@ func Load(ctx context.Context, fs *pflag.FlagSet, env Environment) (*Config, err
 	return c, errors.Join(append(problems, wrong...)...)
 }
 
+// refused joins what layers could not take.
+func refused(layers ...layer) map[string]bool {
+	all := map[string]bool{}
+	for _, l := range layers {
+		maps.Copy(all, l.refused)
+	}
+	return all
+}
+
 // sources lays the layers of each source over each other. A file without a list, or none at all, has one source without a name.
 func (f *file) sources(ctx context.Context, env Environment, variables, flags layer) (sources []Source, problems []error) {
 	entries := f.entries
@@ -57,7 +67,8 @@ func (f *file) sources(ctx context.Context, env Environment, variables, flags la
 		if err != nil {
 			return nil, append(problems, err)
 		}
-		s.origins, s.entry = origins, f.place(e)
+		s.origins, s.entry, s.illegible = origins, f.place(e), f.illegible
+		s.refused = refused(f.top, variables, e.own, own, flags)
 		sources = append(sources, s)
 	}
 	return sources, append(problems, strangers(env, names)...)

@@ -65,7 +65,7 @@ func TestWithoutAFileThereIsOneSourceWithoutAName(t *testing.T) {
 		OnFailure: []string{"park"}, ParkScope: "key", StallTimeout: 15 * time.Second,
 	}
 	got := c.Sources[0]
-	got.origins, got.entry = nil, ""
+	got.origins, got.entry, got.refused = nil, "", nil
 	if len(c.Sources) != 1 || !reflect.DeepEqual(got, want) || c.Listen != ":9" || c.File != "" {
 		t.Errorf("got  %+v in %+v\nwant %+v", got, c, want)
 	}

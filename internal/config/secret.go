@@ -50,6 +50,10 @@ func secretIn(path string, content []byte) (Secret, error) {
 
 // putFile reads a secret from its file.
 func (l layer) putFile(ctx context.Context, s Setting, path string, o origin) error {
+	return l.judged(s, l.readSecret(ctx, s, path, o))
+}
+
+func (l layer) readSecret(ctx context.Context, s Setting, path string, o origin) error {
 	if path == "" {
 		return fmt.Errorf("%s names no file", o.name)
 	}

@@ -16,7 +16,7 @@ func (s *Source) problems() []error {
 	add := func(format string, args ...any) {
 		problems = append(problems, fmt.Errorf(s.Where()+format, args...))
 	}
-	if len(s.Brokers) == 0 {
+	if len(s.Brokers) == 0 && s.Lacks("brokers") {
 		add("no brokers: set %s", s.How("brokers", "KAFKA_BROKERS, such as kafka-1:9092,kafka-2:9092, or --brokers"))
 	}
 	s.tlsProblems(add)

@@ -13,9 +13,9 @@ func (s *Source) tlsProblems(add lacks) {
 		}
 	}
 	switch {
-	case s.TLSCert != "" && s.TLSKey == "":
+	case s.TLSCert != "" && s.TLSKey == "" && s.Lacks("tls-key"):
 		add("%s is set and no key: set %s", s.Named("tls-cert"), s.How("tls-key", "KAFKA_SSL_KEY or --tls-key"))
-	case s.TLSCert == "" && s.TLSKey != "":
+	case s.TLSCert == "" && s.TLSKey != "" && s.Lacks("tls-cert"):
 		add("%s is set and no certificate: set %s", s.Named("tls-key"), s.How("tls-cert", "KAFKA_SSL_CERT or --tls-cert"))
 	}
 }
@@ -29,7 +29,7 @@ func (s *Source) has(key string) bool {
 // saslProblems are what a mechanism lacks, and settings that none uses.
 func (s *Source) saslProblems(add lacks) {
 	switch {
-	case s.SASLMechanism == "":
+	case s.SASLMechanism == "" && s.Lacks("sasl-mechanism"):
 		s.saslUnused(add)
 	case slices.Contains(withPassword, s.SASLMechanism):
 		s.saslNeeds(add, "sasl-username", "user", "KAFKA_SASL_USERNAME")
@@ -47,7 +47,7 @@ func (s *Source) saslProblems(add lacks) {
 
 // saslInTheClear refuses to show a secret to the network.
 func (s *Source) saslInTheClear(add lacks, secret string) {
-	if s.TLS || s.TLSCA != "" || s.TLSCert != "" || s.TLSServerName != "" || s.SASLWithoutTLS {
+	if s.TLS || s.TLSCA != "" || s.TLSCert != "" || s.TLSServerName != "" || s.SASLWithoutTLS || !s.Lacks("tls") {
 		return
 	}
 	add("%s is %s, which without TLS sends the %s in the clear: set %s, or use SCRAM, or, where nobody else is on the network, set %s",
@@ -66,7 +66,7 @@ func (s *Source) saslUnused(add lacks) {
 }
 
 func (s *Source) saslNeeds(add lacks, key, what, usual string) {
-	if s.has(key) {
+	if s.has(key) || !s.Lacks(key) {
 		return
 	}
 	setting, _, _ := find(key)

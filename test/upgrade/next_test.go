@@ -78,9 +78,9 @@ func TestTodaysRelaysWorkOnTheNextSchemaUntilOneBreaks(t *testing.T) {
 	}
 	outgrown := fmt.Sprintf("outbox: open source: public.outbox_event: the schema outbox has outgrown this program: it was migrated to %s, and programs that end at %03d cannot work "+
 		"with that; use the program that migrated it, or a newer one\n", narrowed, is)
-	_, stderr, code = s.run(t, today, "relay")
+	_, stderr, code = s.run(t, today, "relay", "--log-format", "text")
 	says(t, "today's relay on a schema that breaks it", code, 78, lastLine(stderr), outgrown)
-	_, stderr, code = s.run(t, today, "relay", "--mode", "competing")
+	_, stderr, code = s.run(t, today, "relay", "--mode", "competing", "--log-format", "text")
 	says(t, "today's competing relay on a schema that breaks it", code, 78, lastLine(stderr), outgrown)
 	if stdout, _, code = s.run(t, today, "migrate", "status"); code != 1 || !strings.Contains(stdout, "not ready") {
 		t.Errorf("today's migrate status on a schema that breaks it: %d\n%s", code, stdout)

@@ -32,7 +32,7 @@ func TestOlderRelaysWorkOnTodaysSchemaBesideTodaysRelays(t *testing.T) {
 	for v := was + 1; v <= is; v++ {
 		lacking = append(lacking, fmt.Sprintf("%03d", v))
 	}
-	_, stderr, code := s.run(t, today, "relay")
+	_, stderr, code := s.run(t, today, "relay", "--log-format", "text")
 	says(t, "today's relay on the older schema", code, 78, lastLine(stderr), fmt.Sprintf("outbox: open source: public.outbox_event: the schema outbox is older than this program: "+
 		"it lacks the migrations %s; run: outbox migrate up --table public.outbox_event\n", strings.Join(lacking, ", ")))
 
