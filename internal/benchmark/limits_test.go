@@ -18,6 +18,7 @@ func TestTheLimitIsWhatIsExhausted(t *testing.T) {
 		{"a processor of many", Report{Drain: Drain{Seconds: 9, Processors: 1.8, Cores: 8, InFlight: 0.9, OutWith: 0.9}}, "kafka"},
 		{"what was acknowledged waits", Report{Drain: Drain{Seconds: 9, Processors: -1, Cores: 2, InFlight: 0.9, OutWith: 0.1, Settling: 0.9}}, "settle"},
 		{"one statement after the other settles", Report{Drain: Drain{Seconds: 9, Processors: -1, Cores: 2, InFlight: 0.2, Settling: 0.9, Reading: 0.6}}, "settle"},
+		{"settling keeps up with Kafka", Report{Drain: Drain{Seconds: 9, Processors: -1, Cores: 2, InFlight: 0.2, OutWith: 0.84, Settling: 0.9}}, "nothing"},
 		{"one statement after the other reads", Report{Drain: Drain{Seconds: 9, Processors: -1, Cores: 2, InFlight: 0.2, Settling: 0.4, Reading: 0.9}}, "read"},
 		{"nothing", Report{Drain: Drain{Seconds: 9, Processors: -1, Cores: 2}}, "nothing"},
 	} {

@@ -51,13 +51,23 @@ func (s *scratch) make(ctx context.Context) error {
 		return fmt.Errorf("create the table of business rows: %w", err)
 	}
 	b.cfg.step("tables")
-	b.plan.Partitions, b.plan.Replication, err = b.topics.Create(ctx, b.plan.Topic)
+	partitions, replication, err := b.topics.Create(ctx, b.plan.Topic)
 	s.topic = !kafka.IsNotMade(err)
 	if err != nil {
 		return err
 	}
+	// Brokers tell them to those who may describe the topic's settings; of others what was asked for is what they got.
+	b.plan.Partitions, b.plan.Replication = answered(partitions, b.plan.Partitions), answered(replication, b.plan.Replication)
 	b.cfg.step("topic")
 	return nil
+}
+
+// answered is what the brokers have told, or else what was asked for.
+func answered(told, asked int) int {
+	if told > 0 {
+		return told
+	}
+	return asked
 }
 
 // remove removes what was made but the schema outbox, also when ctx has ended. The database comes first, and each side has its own time: one that hangs keeps nothing of the other. The error says

@@ -51,7 +51,8 @@ rows, registers that as a source, and makes a topic, outbox-bench-…. It says s
 first, and removes all of it at the end, also after an error and at Ctrl-C. Where the
 database has no schema outbox, it makes that too, as outbox migrate up does, and leaves
 it, without a source: others may use it by then. It touches no table and no topic of
-yours, and what others put into its schema stays, but it puts load on both sides for about half a minute: think twice in production.
+yours, and what others put into its schema stays, but it puts load on both sides, for
+some 15 s by default: think twice in production.
 
 What a run leaves that is killed (kill -9), the next one finds and removes; by hand:
 
