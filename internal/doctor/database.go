@@ -112,7 +112,10 @@ func (d *database) vital(ctx context.Context) error {
 	if looked && (len(lacking) > 0 || !unmade(found)) {
 		d.add(rightsSubject, lacking)
 	}
-	if made && !hidden {
+	switch {
+	case made && hidden:
+		d.unseen(schemaSubject, "the role lacks a right that stands among the findings")
+	case made:
 		d.add(schemaSubject, found)
 	}
 	return nil

@@ -137,6 +137,9 @@ func TestMissingRightsAreAFindingWithTheOneCommandThatGivesThem(t *testing.T) {
 	if got := codes(r); !slices.Equal(got, []string{"rights-missing"}) || r.Ready {
 		t.Fatalf("found %v", got)
 	}
+	if got := vitals(r); !slices.Equal(got, []string{schemaSubject}) {
+		t.Errorf("not seen of what matters: %q", got)
+	}
 	for _, want := range []string{"the role " + role + " lacks rights: ", "USAGE on SCHEMA outbox", `SELECT on "public"."outbox_event"`, `UPDATE (published_at) on "public"."outbox_event"`,
 		"DELETE on outbox.dead_event", "UPDATE (outcome) on outbox.request", `SELECT on SEQUENCE "public"."outbox_event_id_seq"`} {
 		if !strings.Contains(r.Findings[0].Text, want) {
