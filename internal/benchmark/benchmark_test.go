@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -211,5 +213,54 @@ func TestASchemaOutboxOfAnotherVersionIsNotTouched(t *testing.T) {
 			continue
 		}
 		contains(t, err.Error(), want)
+	}
+}
+
+// A cluster that acknowledges nothing any more ends the run by itself, and keeps the database from nothing.
+func TestADrainThatStandsStillEndsTheRun(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.config()
+	c.stall = time.Second
+	c.Progress = func(text string) {
+		if text == "draining it" {
+			w.cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+				w.cluster.KeepControl()
+				return nil, errors.New("no answer"), true
+			})
+		}
+	}
+	b := w.bench(t, c)
+	w.plan(t, b)
+	_, err := b.Run(t.Context())
+	if err == nil {
+		t.Fatal("no error")
+	}
+	contains(t, err.Error(), "nothing moved for 1s: 0 of 300 events are published")
+	if left := w.traces(t); len(left) > 0 {
+		t.Errorf("left: %q", left)
+	}
+}
+
+// Brokers that hang while the topic is deleted keep nothing of the database from being removed: that has been done before.
+func TestTheDatabaseIsClearedBeforeKafkaIsAsked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	b := w.bench(t, w.config())
+	schema := w.plan(t, b).Schema
+	var asked, there atomic.Bool
+	w.cluster.ControlKey(int16(kmsg.DeleteTopics), func(kmsg.Request) (kmsg.Response, error, bool) {
+		w.cluster.KeepControl()
+		asked.Store(true)
+		var schemas int
+		err := w.pool.QueryRow(context.WithoutCancel(t.Context()), "SELECT count(*) FROM pg_namespace WHERE nspname = $1", schema).Scan(&schemas)
+		there.Store(err != nil || schemas > 0)
+		return nil, nil, false
+	})
+	if _, err := b.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if !asked.Load() || there.Load() {
+		t.Errorf("asked to delete the topic: %t, with the schema there: %t", asked.Load(), there.Load())
 	}
 }

@@ -49,6 +49,8 @@ type Config struct {
 
 	// now is the clock by which a run is named and leftovers are judged.
 	now func() time.Time
+	// stall is how long the drain may stand still. Default: 60 s.
+	stall time.Duration
 	// step, when not nil, is called at the points where an interruption is tested.
 	step func(point string)
 }
@@ -63,6 +65,9 @@ func (c Config) withDefaults() Config {
 	set(&c.Size, 350)
 	set(&c.Keys, 1000)
 	set(&c.Rate, 200)
+	if c.stall == 0 {
+		c.stall = time.Minute
+	}
 	if c.Duration == 0 {
 		c.Duration = 5 * time.Second
 	}

@@ -72,16 +72,27 @@ func (b *Bench) drain(ctx context.Context) (d Drain, err error) {
 	if err != nil {
 		return d, err
 	}
-	w := &drainWatch{relay: r, most: cmp.Or(b.cfg.Relay.MaxInFlight, 20_000), began: time.Now(), cpu: processorTime()}
+	began := time.Now()
+	w := &drainWatch{relay: r, most: cmp.Or(b.cfg.Relay.MaxInFlight, 20_000), began: began, moved: began, cpu: processorTime()}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
 	ended := make(chan error, 1)
-	go func() { ended <- r.Run(ctx) }()
+	go func() { ended <- r.Run(running) }()
+	var stalled error
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {
 		select {
 		case <-tick.C:
 			w.look(time.Now())
+			if stalled == nil && time.Since(w.moved) > b.cfg.stall {
+				stalled = w.stalled(b.cfg.Events, b.cfg.stall)
+				stop()
+			}
 		case err := <-ended:
+			if stalled != nil {
+				return d, errors.Join(stalled, ctx.Err())
+			}
 			if err = errors.Join(err, ctx.Err()); err != nil {
 				return d, fmt.Errorf("drain the backlog: %w", err)
 			}
@@ -99,14 +110,20 @@ type drainWatch struct {
 	// first is when the first acknowledgement was seen, of already events; last is when the number of settled events was seen to rise last.
 	first, last      time.Time
 	already, settled int64
-	looks            int
-	inFlight, out    float64
+	// moved is when the relay was seen to get on last: an acknowledgement, or a row settled.
+	moved         time.Time
+	published     int64
+	looks         int
+	inFlight, out float64
 }
 
 func (w *drainWatch) look(now time.Time) {
 	s := w.relay.Stats()
 	if w.first.IsZero() && s.Published > 0 {
 		w.first, w.already = now, s.Published
+	}
+	if s.Published > w.published || s.Settled > w.settled {
+		w.published, w.moved = s.Published, now
 	}
 	if s.Settled > w.settled {
 		w.settled, w.last = s.Settled, now
@@ -116,6 +133,21 @@ func (w *drainWatch) look(now time.Time) {
 		w.inFlight += float64(s.InFlight)
 		w.out += float64(s.Outstanding)
 	}
+}
+
+// stalled says of a relay that does not get on how far it came, and which side does not answer.
+func (w *drainWatch) stalled(events int, after time.Duration) error {
+	s := w.relay.Stats()
+	side := "the database has not answered, or the relay found no lanes: look at its locks and its load"
+	switch {
+	case len(s.HeldTopics) > 0:
+		side = fmt.Sprintf("topics are held: %v", s.HeldTopics)
+	case s.Outstanding > 0:
+		side = fmt.Sprintf("%d are with Kafka, which does not acknowledge them: look at the brokers", s.Outstanding)
+	case s.Published == 0:
+		side = "either side has not answered: look at the brokers, and at the database's locks and load"
+	}
+	return fmt.Errorf("drain the backlog: nothing moved for %s: %d of %d events are published, %d of them settled; %s", after, s.Published, events, s.Settled, side)
 }
 
 func (w *drainWatch) result(events int) (d Drain, err error) {

@@ -129,8 +129,13 @@ func (b *Bench) awaitTopic(ctx context.Context, p *kafka.Publisher) error {
 	}
 }
 
+// publishLimit is how long a few records may take.
+const publishLimit = time.Minute
+
 // publish returns when all events are acknowledged.
 func publish(ctx context.Context, p *kafka.Publisher, events []*relay.Event) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, publishLimit, fmt.Errorf("not all records were acknowledged within %s: look at the brokers", publishLimit))
+	defer cancel()
 	answers := make(chan error, len(events))
 	p.Publish(events, func(_ *relay.Event, err error) { answers <- err })
 	for range events {
@@ -140,7 +145,7 @@ func publish(ctx context.Context, p *kafka.Publisher, events []*relay.Event) err
 				return fmt.Errorf("publish to the scratch topic: %w", err)
 			}
 		case <-ctx.Done():
-			return fmt.Errorf("publish to the scratch topic: %w", ctx.Err())
+			return fmt.Errorf("publish to the scratch topic: %w", context.Cause(ctx))
 		}
 	}
 	return nil

@@ -25,6 +25,44 @@ func Removal(schema string) string {
 // StateRemoval is the statement by which its owner may remove the schema outbox.
 const StateRemoval = "DROP SCHEMA outbox CASCADE"
 
+// RemovalError is what could not be removed, and how to remove it.
+type RemovalError struct {
+	// Cause is by what the run had failed before; nil when it had not.
+	Cause error
+	Left  []Left
+}
+
+// Left is something that could not be removed.
+type Left struct {
+	// What it is, as "topic x"; Err is why, and Advice how to remove it.
+	What, Advice string
+	Err          error
+}
+
+// Error is a line for the cause, and one for each that is left.
+func (e *RemovalError) Error() string {
+	var lines []string
+	if e.Cause != nil {
+		lines = append(lines, e.Cause.Error())
+	}
+	for _, l := range e.Left {
+		lines = append(lines, fmt.Sprintf("%s is not removed: %v; %s", l.What, l.Err, l.Advice))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// Unwrap gives the cause and the reasons.
+func (e *RemovalError) Unwrap() []error {
+	var all []error
+	if e.Cause != nil {
+		all = append(all, e.Cause)
+	}
+	for _, l := range e.Left {
+		all = append(all, l.Err)
+	}
+	return all
+}
+
 // dropSchema drops a schema of ours with its source, and nothing in it or beside it that a run does not make: that stays, with what it needs, and the error names it.
 func (b *Bench) dropSchema(ctx context.Context, schema string) error {
 	if _, ours := madeAt(schema); !ours {

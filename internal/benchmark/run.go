@@ -20,17 +20,11 @@ type Report struct {
 	StateSchema bool `json:"state_schema_made"`
 }
 
-// RemovalError is what could not be removed, and how to remove it.
-type RemovalError struct{ err error }
-
-func (e *RemovalError) Error() string { return e.err.Error() }
-func (e *RemovalError) Unwrap() error { return e.err }
-
 // makeLimit bounds what makes the scratch schema and topic; it is not interrupted, so that nothing is left half made.
 const makeLimit = time.Minute
 
-// Run makes what Plan has said, measures, and removes it again, whatever comes, but for a schema outbox, which others may use by then; a process that is killed leaves it. Plan must have been called, once for each Run. The error may join that of a
-// measure with that of the removal, which says what is still there and how to remove it.
+// Run makes what Plan has said, measures, and removes it again, whatever comes, but for a schema outbox, which others may use by then; a process that is killed leaves it. Plan must have been called, once for each Run. An error of the
+// removal is a *[RemovalError].
 func (b *Bench) Run(ctx context.Context) (r Report, err error) {
 	if b.plan.Schema == "" {
 		return r, errors.New("run the bench: call Plan first")
@@ -46,8 +40,8 @@ func (b *Bench) Run(ctx context.Context) (r Report, err error) {
 	defer func() {
 		b.workers.close()
 		b.cfg.Progress("removing what was made")
-		if left := s.remove(ctx); left != nil {
-			err = errors.Join(err, &RemovalError{left})
+		if left := s.remove(ctx); len(left) > 0 {
+			err = &RemovalError{err, left}
 		}
 		r.StateSchema = s.state
 	}()

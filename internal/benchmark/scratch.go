@@ -2,7 +2,6 @@ package benchmark
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -70,26 +69,25 @@ func answered(told, asked int) int {
 	return asked
 }
 
-// remove removes what was made but the schema outbox, also when ctx has ended. The database comes first, and each side has its own time: one that hangs keeps nothing of the other. The error says
-// what is still there, and how to remove it.
-func (s *scratch) remove(ctx context.Context) error {
+// remove removes what was made but the schema outbox, also when ctx has ended. The database comes first, and each side has its own time: one that hangs keeps nothing of the other. What
+// is still there is returned.
+func (s *scratch) remove(ctx context.Context) (left []Left) {
 	ctx = context.WithoutCancel(ctx)
 	b := s.bench
-	var problems []error
 	if s.schema {
 		if err := within(ctx, func(ctx context.Context) error { return b.dropSchema(ctx, b.plan.Schema) }); err != nil {
-			problems = append(problems, fmt.Errorf("%w; the next run offers to remove it, or: %s", err, Removal(b.plan.Schema)))
+			left = append(left, Left{What: "schema " + b.plan.Schema, Err: err, Advice: "the next run offers to remove it, or: " + Removal(b.plan.Schema)})
 		}
 	}
 	if s.topic {
 		if err := within(ctx, func(ctx context.Context) error { return b.topics.Delete(ctx, b.plan.Topic) }); err != nil {
-			problems = append(problems, fmt.Errorf("%w; remove it by: kafka-topics.sh --delete --topic %s", err, b.plan.Topic))
+			left = append(left, Left{What: "topic " + b.plan.Topic, Err: err, Advice: "remove it by: kafka-topics.sh --delete --topic " + b.plan.Topic})
 		}
 	}
 	if s.alive != nil {
 		s.alive.end(ctx)
 	}
-	return errors.Join(problems...)
+	return left
 }
 
 // within gives one side its time.

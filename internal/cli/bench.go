@@ -178,7 +178,7 @@ func benchEnded(ctx context.Context, err error) error {
 	}
 	var removal *benchmark.RemovalError
 	if errors.As(err, &removal) {
-		return fmt.Errorf("interrupted: %w", removal)
+		return &benchmark.RemovalError{Cause: errors.New("interrupted"), Left: removal.Left}
 	}
 	return errors.New("interrupted: what was made is removed again")
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/outbox-relay/outbox/internal/benchmark"
 	"github.com/outbox-relay/outbox/internal/config"
 	"github.com/outbox-relay/outbox/operate"
 	"github.com/outbox-relay/outbox/postgres"
@@ -24,6 +25,9 @@ import (
 // explain makes one line and one remedy of what the user has to mend. The driver lists every attempt to connect, several for one cause, and
 // the text in front of them says what would have been done with the connection.
 func explain(err error) error {
+	if removal, ok := errors.AsType[*benchmark.RemovalError](err); ok {
+		return explainRemoval(removal)
+	}
 	if brokers := explainBrokers(err); brokers != nil {
 		return brokers
 	}
