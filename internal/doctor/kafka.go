@@ -118,7 +118,7 @@ func mayProduce(ctx context.Context, k *Kafka) ([]Finding, error) {
 	return []Finding{{
 		Code: "produce-forbidden", Severity: Error, Text: fmt.Sprintf("%s may not be an idempotent producer: it has WRITE on no topic", k.Inspector.User()),
 		Why:  "the relay gets no producer id, and nothing can be published",
-		Mend: acl(k, "--operation IdempotentWrite --cluster"),
+		Mend: "allow it Write on its topics, by the rules that are told at the end; brokers before 2.8 want IdempotentWrite on the cluster as well",
 	}}, nil
 }
 
