@@ -73,7 +73,9 @@ func TestATokenThatComesTooLateForOneConnectionIsThereForTheNext(t *testing.T) {
 func TestWhatAFetchBroughtLongAgoIsNotTaken(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t, (*httptest.Server).Start)
-	e.says(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `{"access_token":"%d"}`, e.requests.Load()) })
+	e.says(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"access_token":"%d"}`, e.requests.Load())
+	})
 	clock := newClock()
 	c := e.config(OAuth{ClientSecret: "s"})
 	c.tokens.now = clock.now

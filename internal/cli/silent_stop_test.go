@@ -21,11 +21,10 @@ import (
 // freezer stands between a relay and its server. It can fall silent, as a server does that is stopped or behind a network that swallows everything: connections stay, new ones are taken, and nothing
 // is answered.
 type freezer struct {
-	address string
-	mu      sync.Mutex
-	frozen  bool
-	down    bool
-	conns   []net.Conn
+	mu     sync.Mutex
+	frozen bool
+	down   bool
+	conns  []net.Conn
 }
 
 // freezing returns the freezer and the database's URL through it.

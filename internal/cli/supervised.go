@@ -47,6 +47,11 @@ func (a *app) supervised(ctx context.Context, relays *relayFleet, log *slog.Logg
 	}, nil
 }
 
+// stoppingLines are what a stop says.
+func stoppingLines() []string {
+	return []string{notify.Stopping, notify.Status("stopping: waiting for what Kafka has not acknowledged")}
+}
+
 func (s *supervisor) watch(ctx context.Context, stop <-chan struct{}) {
 	every := lookEvery
 	if w := s.manager.Watchdog(); w > 0 {
@@ -57,10 +62,16 @@ func (s *supervisor) watch(ctx context.Context, stop <-chan struct{}) {
 	for {
 		select {
 		case <-ctx.Done():
+			// A stop may be over before it was heard here.
+			select {
+			case <-stop:
+				s.tell(context.WithoutCancel(ctx), stoppingLines()...)
+			default:
+			}
 			return
 		case <-stop:
 			stop = nil
-			s.tell(ctx, notify.Stopping, notify.Status("stopping: waiting for what Kafka has not acknowledged"))
+			s.tell(ctx, stoppingLines()...)
 		case <-ticker.C:
 			s.tell(ctx, s.look(time.Now(), stop == nil)...)
 		}
