@@ -79,7 +79,7 @@ func TestABatchIsLinkedToTheSpansOfItsEvents(t *testing.T) {
 				t.Fatalf("spans %+v, want one root with %d links", got, c.links)
 			}
 			for i, l := range got[0].Links {
-				if want := parentOf(i)[3:35]; l.SpanContext.TraceID().String() != want || l.SpanContext.TraceState().String() != "a=b" {
+				if want := parentOf(i)[3:35]; l.SpanContext.TraceID().String() != want || l.SpanContext.TraceState().Len() != 0 {
 					t.Errorf("link %d is to %+v, want trace %s", i, l.SpanContext, want)
 				}
 			}

@@ -39,7 +39,7 @@ func Start(ctx context.Context, variable func(name string) string, s Service, lo
 	}
 	var provider *sdktrace.TracerProvider
 	if err == nil {
-		provider, err = start(ctx, s, log)
+		provider, err = start(ctx, variable, s, log)
 	}
 	if err != nil {
 		log.Warn("no traces", "error", err)
@@ -48,7 +48,7 @@ func Start(ctx context.Context, variable func(name string) string, s Service, lo
 	return &Traces{provider}
 }
 
-func start(ctx context.Context, s Service, log *slog.Logger) (*sdktrace.TracerProvider, error) {
+func start(ctx context.Context, variable func(string) string, s Service, log *slog.Logger) (*sdktrace.TracerProvider, error) {
 	// It repeats what variables hold, secrets as well.
 	otel.SetLogger(logr.Discard())
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { log.Warn("tracing", "error", brief(err)) }))
@@ -58,11 +58,11 @@ func start(ctx context.Context, s Service, log *slog.Logger) (*sdktrace.TracerPr
 	if err != nil {
 		return nil, errors.New("OTEL_RESOURCE_ATTRIBUTES is not like name=value,name=value with % for special characters: correct it")
 	}
-	exporter, err := otlptracehttp.New(ctx)
+	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithProxy(proxyUnlessRedirected))
 	if err != nil {
 		return nil, fmt.Errorf("make the exporter of traces: %s; look at the OTEL_EXPORTER_OTLP_* variables", brief(err))
 	}
-	return sdktrace.NewTracerProvider(sdktrace.WithResource(from), sdktrace.WithBatcher(&exports{SpanExporter: exporter, log: log})), nil
+	return sdktrace.NewTracerProvider(sdktrace.WithResource(from), sdktrace.WithBatcher(&exports{SpanExporter: exporter, log: log}, bounds(variable)...)), nil
 }
 
 // Provider makes tracers; nil when there are no traces.

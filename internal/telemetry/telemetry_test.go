@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
 	"github.com/outbox-relay/outbox/internal/await"
 )
 
@@ -204,3 +206,71 @@ func TestACollectorThatIsAwayKeepsTheEndFromNothing(t *testing.T) {
 		t.Errorf("the log says %q", said.Text())
 	}
 }
+
+func TestACollectorThatSendsElsewhereIsNotFollowed(t *testing.T) {
+	other := newCollector(t)
+	c := httptest.NewServer(http.RedirectHandler(other.URL, http.StatusTemporaryRedirect))
+	t.Cleanup(c.Close)
+	said, log := journal(t)
+	traces := Start(t.Context(), variables(t, map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": c.URL, "OTEL_EXPORTER_OTLP_HEADERS": "x-key=" + secret}), service(), log)
+	_, span := traces.Provider().Tracer("test").Start(t.Context(), "publish")
+	span.End()
+	traces.End(t.Context())
+	if len(other.paths) > 0 || !said.Says("the collector sends to another address") {
+		t.Errorf("the other one was asked at %v, and the log says %s", other.paths, said.Text())
+	}
+}
+
+func TestACollectorThatHangsIsNotKeptMoreThanSomeSpansFor(t *testing.T) {
+	for name, c := range map[string]struct {
+		set  map[string]string
+		most int
+	}{
+		"by default":         {nil, waitingSpans + spansAtATime},
+		"no number":          {map[string]string{"OTEL_BSP_MAX_QUEUE_SIZE": "many"}, waitingSpans + spansAtATime},
+		"told by a variable": {map[string]string{"OTEL_BSP_MAX_QUEUE_SIZE": "7", "OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "2"}, 9},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked, release := make(chan struct{}, 1), make(chan struct{})
+			sent := 0
+			get := variables(t, c.set)
+			t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "60000")
+			provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(exporter(func(n int) {
+				select {
+				case asked <- struct{}{}:
+					<-release
+				default:
+				}
+				sent += n
+			}), bounds(get)...))
+			end := func() {
+				_, span := provider.Tracer("test").Start(t.Context(), "publish")
+				span.End()
+			}
+			for len(asked) == 0 {
+				end()
+			}
+			for range 3 * waitingSpans {
+				end()
+			}
+			close(release)
+			if err := provider.Shutdown(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			// What was sent when the collector began to hang is one batch, which may have had to wait for the first to be noticed.
+			if sent == 0 || sent > c.most {
+				t.Errorf("%d spans were kept, want at most %d", sent, c.most)
+			}
+		})
+	}
+}
+
+// exporter is told how many spans are to be sent.
+type exporter func(n int)
+
+func (e exporter) ExportSpans(_ context.Context, spans []sdktrace.ReadOnlySpan) error {
+	e(len(spans))
+	return nil
+}
+
+func (e exporter) Shutdown(context.Context) error { return nil }
