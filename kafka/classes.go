@@ -225,7 +225,8 @@ func said(err error, unencrypted bool) error {
 }
 
 // outageError says why the brokers cannot be used at all.
-func outageError(doing, brokers string, err error) *relay.PublishError {
+func (c Config) outageError(doing, brokers string, err error) *relay.PublishError {
+	err = c.sent.discreet(err)
 	unencrypted := strings.Contains(err.Error(), plaintextToTLS)
 	text := fmt.Errorf("%s %s: %w", doing, brokers, said(err, unencrypted))
 	advice := rule(err).advice

@@ -68,6 +68,8 @@ type Config struct {
 	tlsFiles *tlsFiles
 	// tokens are shared by all copies; nil without OAuth.
 	tokens *tokens
+	// sent are the secrets that brokers were sent, shared by all copies; nil without SASL.
+	sent *secrets
 }
 
 // TopicSpec is how topics are made.
@@ -111,6 +113,9 @@ func (c Config) withTLS() Config {
 	c.defaulted, c.givenTLS, c.tlsFiles = true, c.TLSConfig != nil, c.files()
 	if c.TLSConfig == nil && c.tlsFiles == nil && (c.TLS || c.TLSServerName != "") {
 		c.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.TLSServerName}
+	}
+	if c.SASL != nil {
+		c.sent = &secrets{}
 	}
 	if c.SASL != nil && c.SASL.OAuth != nil {
 		c.tokens = &tokens{oauth: *c.SASL.OAuth, now: c.now, trust: c.tlsFiles}

@@ -157,7 +157,7 @@ func named(partitions map[string][]int32) (all []inbox.Partition) {
 
 // poll hands over what comes until ctx ends.
 func (c *Consumer) poll(ctx context.Context, client *kgo.Client) {
-	said := newClientLogger(c.cfg.Logger, c.cfg.now)
+	said := newClientLogger(c.cfg.Logger, c.cfg.now, c.cfg.sent)
 	for ctx.Err() == nil {
 		room := c.runner.AwaitRoom()
 		if room == 0 {

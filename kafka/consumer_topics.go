@@ -136,7 +136,7 @@ func ask(ctx context.Context, p *Publisher, topics []string) (map[string]error, 
 
 // untilAnswered asks until Kafka answers, or ctx ends.
 func (c *Consumer) untilAnswered(ctx context.Context, question func(context.Context) error) {
-	said := newClientLogger(c.cfg.Logger, c.cfg.now)
+	said := newClientLogger(c.cfg.Logger, c.cfg.now, c.cfg.sent)
 	for ctx.Err() == nil {
 		err := question(ctx)
 		if err == nil {

@@ -105,7 +105,7 @@ func (i *Inspector) ask(ctx context.Context, address string) BrokerAnswer {
 		if cause := ctx.Err(); cause != nil {
 			err = errors.New("no answer in time")
 		}
-		a.Err = outageError("reach kafka at", address, err)
+		a.Err = c.outageError("reach kafka at", address, err)
 		return a
 	}
 	found := resp.(*kmsg.MetadataResponse)

@@ -47,7 +47,7 @@ func (l *Letters) Open(ctx context.Context) error {
 	if l.client == nil {
 		client, err := kgo.NewClient(clientOptions(l.cfg, newNetwork(l.cfg))...)
 		if err != nil {
-			return outageError("make a client for", l.cfg.brokerList(), err)
+			return l.cfg.outageError("make a client for", l.cfg.brokerList(), err)
 		}
 		l.client, l.admin = client, kadm.NewClient(client)
 	}
@@ -55,7 +55,7 @@ func (l *Letters) Open(ctx context.Context) error {
 		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 			err = fmt.Errorf("%w: %w", cause, err)
 		}
-		return outageError("reach kafka at", l.cfg.brokerList(), err)
+		return l.cfg.outageError("reach kafka at", l.cfg.brokerList(), err)
 	}
 	return nil
 }
@@ -77,7 +77,7 @@ func (l *Letters) Partitions(ctx context.Context, topic string) ([]operate.Lette
 	defer cancel()
 	found, err := l.admin.ListTopics(ctx, topic)
 	if err != nil {
-		return nil, outageError("look at topics of", l.cfg.brokerList(), err)
+		return nil, l.cfg.outageError("look at topics of", l.cfg.brokerList(), err)
 	}
 	if err := letterTopicError(topic, found[topic].Err); err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func letterTopicError(topic string, err error) error {
 func (l *Letters) offsets(ctx context.Context, topic string, list func(context.Context, ...string) (kadm.ListedOffsets, error)) (map[int32]int64, error) {
 	listed, err := list(ctx, topic)
 	if err != nil {
-		return nil, outageError("ask for offsets at", l.cfg.brokerList(), err)
+		return nil, l.cfg.outageError("ask for offsets at", l.cfg.brokerList(), err)
 	}
 	offsets := map[int32]int64{}
 	for n, o := range listed[topic] {
@@ -140,7 +140,7 @@ func (l *Letters) Targets(ctx context.Context, topics []string) (map[string]erro
 	defer cancel()
 	found, err := (&lookup{client: l.client, admin: l.admin, log: l.cfg.Logger}).describe(ctx, topics)
 	if err != nil {
-		return nil, outageError("look at topics of", l.cfg.brokerList(), err)
+		return nil, l.cfg.outageError("look at topics of", l.cfg.brokerList(), err)
 	}
 	out := make(map[string]error, len(topics))
 	for _, name := range topics {
@@ -159,7 +159,7 @@ func (l *Letters) DeleteBefore(ctx context.Context, topic string, offsets map[in
 	}
 	answers, err := l.admin.DeleteRecords(ctx, before)
 	if err != nil && len(answers) == 0 {
-		return nil, outageError("delete records at", l.cfg.brokerList(), err)
+		return nil, l.cfg.outageError("delete records at", l.cfg.brokerList(), err)
 	}
 	failed := map[int32]error{}
 	for n := range offsets {

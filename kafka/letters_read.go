@@ -54,7 +54,7 @@ func (l *Letters) Read(ctx context.Context, ranges []operate.LetterRange, fn fun
 		kgo.FetchMaxWait(500*time.Millisecond), kgo.FetchMaxBytes(letterFetchBytes), kgo.FetchMaxPartitionBytes(letterFetchBytes), kgo.MaxConcurrentFetches(1),
 	)...)
 	if err != nil {
-		return outageError("make a client for", l.cfg.brokerList(), err)
+		return l.cfg.outageError("make a client for", l.cfg.brokerList(), err)
 	}
 	defer client.Close()
 	r.client = client
@@ -105,7 +105,7 @@ func (r *letterReading) poll(ctx context.Context) (kgo.Fetches, error) {
 			return
 		}
 		if topic == "" {
-			failed = outageError("read from", r.letters.cfg.brokerList(), err)
+			failed = r.letters.cfg.outageError("read from", r.letters.cfg.brokerList(), err)
 			return
 		}
 		failed = letterTopicError(topic, err)

@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,13 +16,15 @@ const repeatAfter = 30 * time.Second
 type clientLogger struct {
 	log *slog.Logger
 	now func() time.Time
+	// secrets are what must not be said; nil without any.
+	secrets *secrets
 
 	mu   sync.Mutex
 	last map[string]time.Time
 }
 
-func newClientLogger(log *slog.Logger, now func() time.Time) *clientLogger {
-	return &clientLogger{log: log, now: now, last: map[string]time.Time{}}
+func newClientLogger(log *slog.Logger, now func() time.Time, s *secrets) *clientLogger {
+	return &clientLogger{log: log, now: now, secrets: s, last: map[string]time.Time{}}
 }
 
 // Level implements kgo.Logger.
@@ -31,6 +34,14 @@ func (l *clientLogger) Level() kgo.LogLevel { return kgo.LogLevelWarn }
 func (l *clientLogger) Log(level kgo.LogLevel, msg string, keyvals ...any) {
 	if !l.due(msg) {
 		return
+	}
+	if l.secrets != nil {
+		keyvals = slices.Clone(keyvals)
+		for i, value := range keyvals {
+			if err, ok := value.(error); ok {
+				keyvals[i] = l.secrets.discreet(err)
+			}
+		}
 	}
 	if level == kgo.LogLevelError {
 		l.log.Error("kafka client: "+msg, keyvals...)

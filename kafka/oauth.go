@@ -10,7 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"golang.org/x/oauth2"
@@ -122,17 +121,14 @@ func (t *tokens) failure(err error, secret string) error {
 	where := "get a token from " + t.oauth.TokenURL + ": "
 	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
 	if !ok {
-		return t.unreachable(where, err)
+		return t.unreachable(where, err, secret)
 	}
-	said := refused.Response.Status
+	said := oneLine(masked(refused.Response.Status, secret))
 	if refused.ErrorCode != "" {
-		said += ", " + oneLine(refused.ErrorCode)
+		said += ", " + oneLine(masked(refused.ErrorCode, secret))
 	}
 	if refused.ErrorDescription != "" {
-		said += " (" + oneLine(refused.ErrorDescription) + ")"
-	}
-	if secret != "" {
-		said = strings.ReplaceAll(said, secret, "***")
+		said += " (" + oneLine(masked(refused.ErrorDescription, secret)) + ")"
 	}
 	switch status := refused.Response.StatusCode; {
 	case status == http.StatusTooManyRequests || status >= 500:
@@ -143,19 +139,13 @@ func (t *tokens) failure(err error, secret string) error {
 	return &tokenError{where + said + ": check client id, client secret and scope"}
 }
 
-func (t *tokens) unreachable(where string, err error) error {
+func (t *tokens) unreachable(where string, err error, secret string) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
 	if refusal := refusedHere(err, &tls.Config{}); isA[*tlsError](refusal) {
 		return &tokenError{where + err.Error() + ": the endpoint's certificate has to be signed by an authority of this machine or of the CA file, for this host, and be valid"}
 	}
-	return fmt.Errorf("%s%w", where, err)
-}
-
-// oneLine is a text of somebody else's, shortened, without what would break a line.
-func oneLine(text string) string {
-	const longest = 200
-	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }), " ")
-	return strings.ToValidUTF8(text[:min(len(text), longest)], "")
+	// What is no answer of HTTP is quoted in the error.
+	return fmt.Errorf("%s%w", where, &discreetError{err, oneLine(masked(err.Error(), secret))})
 }

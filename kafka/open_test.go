@@ -196,7 +196,7 @@ func TestTheClientRepeatsItselfToTheLogOnlyNowAndThen(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
 	var log syncBuffer
-	l := newClientLogger(slog.New(slog.NewTextHandler(&log, nil)), clock.now)
+	l := newClientLogger(slog.New(slog.NewTextHandler(&log, nil)), clock.now, nil)
 	for range 100 {
 		l.Log(l.Level(), "unable to dial", "addr", "h:1")
 		l.Log(l.Level(), "another thing")

@@ -41,7 +41,7 @@ func clientOptions(c Config, n *network) []kgo.Opt {
 		kgo.UnknownTopicRetries(4),
 		kgo.MaxBufferedRecords(maxBuffered),
 		kgo.DisableClientMetrics(),
-		kgo.WithLogger(newClientLogger(c.Logger, c.now)),
+		kgo.WithLogger(newClientLogger(c.Logger, c.now, c.sent)),
 	}
 	if c.SASL != nil {
 		opts = append(opts, kgo.SASL(c.SASL.mechanism(c)))

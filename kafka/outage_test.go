@@ -32,7 +32,7 @@ func TestAnOutageSaysNothingTwice(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			err := outageError("reach kafka at", "h:1", c.err)
+			err := Config{}.outageError("reach kafka at", "h:1", c.err)
 			if err.Error() != c.want || !errors.Is(err, c.err) || errors.Is(err, relay.ErrConfiguration) != c.lasting {
 				t.Errorf("got  %v\nwant %s", err, c.want)
 			}

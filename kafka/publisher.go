@@ -52,7 +52,7 @@ func (p *Publisher) Open(ctx context.Context) error {
 	}
 	s, err := newSession(p.cfg, &p.telling, p.late)
 	if err != nil {
-		return outageError("make a client for", p.cfg.brokerList(), err)
+		return p.cfg.outageError("make a client for", p.cfg.brokerList(), err)
 	}
 	p.mu.Lock()
 	p.current = s
@@ -119,7 +119,7 @@ func (p *Publisher) Topics(ctx context.Context, names []string) (map[string]Topi
 	}
 	found, err := s.lookAt(ctx, names)
 	if err != nil {
-		return nil, outageError("look at topics of", p.cfg.brokerList(), err)
+		return nil, p.cfg.outageError("look at topics of", p.cfg.brokerList(), err)
 	}
 	return found, nil
 }

@@ -110,14 +110,18 @@ func (s *SASL) mechanism(c Config) sasl.Mechanism {
 	case MechanismOAuth:
 		return oauth.Oauth(func(ctx context.Context) (oauth.Auth, error) {
 			token, err := c.token(ctx)
-			return oauth.Auth{Token: token}, err
+			return oauth.Auth{Token: c.sent.note(token)}, err
 		})
 	case MechanismIAM:
-		return aws.ManagedStreamingIAM(s.aws)
+		return aws.ManagedStreamingIAM(func(ctx context.Context) (aws.Auth, error) {
+			auth, err := s.aws(ctx)
+			auth.SessionToken = c.sent.note(auth.SessionToken)
+			return auth, err
+		})
 	}
 	return plain.Plain(func(context.Context) (plain.Auth, error) {
 		password, err := s.password()
-		return plain.Auth{User: s.Username, Pass: password}, err
+		return plain.Auth{User: s.Username, Pass: c.sent.note(password)}, err
 	})
 }
 

@@ -43,7 +43,7 @@ func (s *Scratch) Close() { s.client.Close() }
 // Open asks the brokers for an answer; the error is a *relay.PublishError of ClassOutage that names them and the reason.
 func (s *Scratch) Open(ctx context.Context) error {
 	if _, err := s.RoundTrip(ctx); err != nil {
-		return outageError("reach kafka at", s.cfg.brokerList(), err)
+		return s.cfg.outageError("reach kafka at", s.cfg.brokerList(), err)
 	}
 	return nil
 }

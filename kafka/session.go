@@ -105,7 +105,7 @@ func (s *session) prove(ctx context.Context) error {
 
 func (s *session) proofError(ctx context.Context, doing string, err error) error {
 	if cause := context.Cause(s.ctx); cause != nil {
-		return outageError(doing, s.cfg.brokerList(), cause)
+		return s.cfg.outageError(doing, s.cfg.brokerList(), cause)
 	}
 	if cause := context.Cause(ctx); cause != nil && !errors.Is(err, cause) {
 		err = fmt.Errorf("%w: %w", cause, err)
@@ -113,7 +113,7 @@ func (s *session) proofError(ctx context.Context, doing string, err error) error
 	if t := s.cfg.tokens; t != nil && ctx.Err() != nil && t.waiting() {
 		err = fmt.Errorf("%w: the token endpoint %s has not answered yet", err, t.oauth.TokenURL)
 	}
-	return outageError(doing, s.cfg.brokerList(), err)
+	return s.cfg.outageError(doing, s.cfg.brokerList(), err)
 }
 
 // alive tells whether the session can be used.
