@@ -265,6 +265,12 @@ func TestADatabaseThatWasCopiedWithItsSourceIsFound(t *testing.T) {
 // A restore keeps the time at which the source was registered, and gives every object a new number.
 func TestASourceThatIsOlderThanItsDatabaseIsFoundWhateverMadeIt(t *testing.T) {
 	t.Parallel()
+	// The times of both are whole seconds: the server has to be older than the database by more than that.
+	server := pgtest.New(t, pgtest.Empty).Conn(t)
+	await.Until(t, "a second since the server was made", func() (passed bool) {
+		err := server.QueryRow(t.Context(), "SELECT clock_timestamp() > to_timestamp((system_identifier >> 32)::float8) + interval '2 seconds' FROM pg_control_system()").Scan(&passed)
+		return err == nil && passed
+	})
 	db := pgtest.New(t, pgtest.Empty)
 	if _, err := migrate.Up(t.Context(), db.Conn(t), migrate.Config{}); err != nil {
 		t.Fatal(err)
