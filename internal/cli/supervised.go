@@ -71,7 +71,8 @@ func (s *supervisor) watch(ctx context.Context, stop <-chan struct{}) {
 			return
 		case <-stop:
 			stop = nil
-			s.tell(ctx, stoppingLines()...)
+			// The stop may be over while it is told.
+			s.tell(context.WithoutCancel(ctx), stoppingLines()...)
 		case <-ticker.C:
 			s.tell(ctx, s.look(time.Now(), stop == nil)...)
 		}

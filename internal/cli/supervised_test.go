@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
@@ -68,6 +69,7 @@ func TestTheServiceManagerHearsOfStartWorkAndStop(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("ended with %v", err)
 	}
+	await.Until(t, "the stop is heard", func() bool { return strings.Contains(heard.String(), "STOPPING=1\n") })
 	text := heard.String()
 	if strings.Count(text, "READY=1\n") != 1 || strings.Count(text, "STOPPING=1\n") != 1 || !strings.Contains(text, "STATUS=ok\n") {
 		t.Errorf("the manager heard %s", text)
@@ -75,6 +77,24 @@ func TestTheServiceManagerHearsOfStartWorkAndStop(t *testing.T) {
 	if before, _, _ := strings.Cut(text, "READY=1\n"); strings.Contains(before, "STATUS=ok") {
 		t.Errorf("the status is ok before it is ready: %s", text)
 	}
+}
+
+// A relay with nothing in flight has stopped before its supervisor looks.
+func TestAStopThatIsOverAtOnceIsHeard(t *testing.T) {
+	t.Parallel()
+	const rounds = 20
+	socket, heard := manager(t)
+	watched, err := notify.New(func(name string) string { return map[string]string{"NOTIFY_SOCKET": socket}[name] }, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range rounds {
+		s := &supervisor{manager: watched, states: func() []sourceState { return nil }, log: discard()}
+		s.watch(over, over.Done())
+	}
+	await.Until(t, "each stop is heard", func() bool { return strings.Count(heard.String(), "STOPPING=1\n") == rounds })
 }
 
 func TestTheManagerHearsNothingGoodOfARelayThatIsNot(t *testing.T) {
