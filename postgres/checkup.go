@@ -88,6 +88,7 @@ func Checkups(pool *pgxpool.Pool, table string, cfg CheckupConfig) ([]Checkup, e
 		c.check("a commit is on disk when it is confirmed", true, c.synchronousCommit),
 		c.check("no role may do more than it needs", true, c.excess),
 		c.check("the source was made in this database", true, c.copied),
+		c.check("new rows get ids above those of the rows that are there", true, c.sequence),
 		c.check("event ids come in the order of time", true, c.eventIDs),
 		c.check("no trigger slows the writers down", true, c.triggers),
 		c.check("dead rows are removed in time", true, c.vacuum),

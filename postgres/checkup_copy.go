@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
 // copySQL asks when the source was registered, when the server was made (the first half of its system identifier is that time), and whether the role
@@ -15,12 +16,19 @@ SELECT s.id::text, s.created_at, to_timestamp((system_identifier >> 32)::double 
 FROM outbox.source s, pg_control_system() WHERE s.table_schema = $1 AND s.table_name = $2`
 
 // databaseMadeSQL asks when the database was made: PG_VERSION lies beside its tables and is never written again. The catalog has no such time.
-const databaseMadeSQL = `SELECT (pg_stat_file(regexp_replace(pg_relation_filepath('pg_class'), '[^/]*$', 'PG_VERSION'))).modification`
+// Of template1 (number 1, unless somebody made it anew) it is that of the server, or of the copy of the server's files: a base backup writes them all.
+const databaseMadeSQL = `
+SELECT (pg_stat_file(regexp_replace(pg_relation_filepath('pg_class'), '[^/]*$', 'PG_VERSION'))).modification,
+       coalesce((pg_stat_file('base/1/PG_VERSION', true)).modification, '-infinity')`
+
+// makingOfAServer is more than initdb takes.
+const makingOfAServer = time.Minute
 
 // copied finds a source that came from elsewhere with its id: by a dump, or with the template of the database. Both may have a relay then.
 func (c checkups) copied(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
 	var id string
 	var registered, made time.Time
+	var files pgtype.Timestamptz
 	var mayAsk bool
 	rows, err := tx.Query(ctx, copySQL, c.table.schema, c.table.name)
 	if err != nil {
@@ -37,8 +45,12 @@ func (c checkups) copied(ctx context.Context, tx pgx.Tx) (found []Symptom, unsee
 	case !mayAsk:
 		return nil, "whether it came with a dump or with the database's template: the role may not ask when the database was made; as a superuser: GRANT EXECUTE ON FUNCTION pg_stat_file(text)", nil
 	}
-	if err := tx.QueryRow(ctx, databaseMadeSQL).Scan(&made); err != nil {
+	server := made
+	if err := tx.QueryRow(ctx, databaseMadeSQL).Scan(&made, &files); err != nil {
 		return nil, "", fmt.Errorf("ask when the database was made: %w", err)
+	}
+	if files.Time.After(server.Add(makingOfAServer)) && registered.Before(files.Time) {
+		return nil, fmt.Sprintf("whether it is a copy: the files of this server are one, as of a standby or after a restore, of %s", clock(files.Time)), nil
 	}
 	// The file's time is that of a whole second.
 	if registered.Before(made.Truncate(time.Second)) {
