@@ -63,17 +63,17 @@ func (r *reader) fetch(ctx context.Context, q *question) (*answer, error) {
 	a := &answer{limit: q.limit}
 	rows := &decoder{names: r.names}
 	s := r.build(q)
-	err := r.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	err := r.db.Run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		return s.run(ctx, conn, func(v [][]byte) error { return a.take(v, rows) })
 	})
 	if unprintable(err) && !r.bare {
 		if err := r.setAside(ctx, q); err != nil {
-			return nil, fmt.Errorf("find the rows of %s that cannot be printed: %w", r.row.table, err)
+			return nil, fmt.Errorf("find the rows of %s that cannot be printed: %w", r.row.Table, err)
 		}
 		return r.fetch(ctx, q)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read events of %s: %w", r.row.table, err)
+		return nil, fmt.Errorf("read events of %s: %w", r.row.Table, err)
 	}
 	for _, rows := range [][]row{a.finds, a.page, a.head, a.beyond} {
 		slices.SortFunc(rows, byID)

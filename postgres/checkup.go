@@ -8,6 +8,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outbox-relay/outbox/internal/pg"
 )
 
 // Symptom is something about a database that weakens a guarantee or slows the relay down, with what mends it.
@@ -76,7 +78,7 @@ func (c CheckupConfig) withDefaults() CheckupConfig {
 // Checkups are the looks at what [ReadVital] and the migration's own checks leave out: settings of the server, rights that are too large, who keeps
 // the server's log or transactions open, the table's dead rows, its triggers and event ids, and the relays' leases. Each takes a connection of the pool for one short transaction.
 func Checkups(pool *pgxpool.Pool, table string, cfg CheckupConfig) ([]Checkup, error) {
-	name, err := parseTable(table)
+	name, err := pg.ParseTable(table)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +101,7 @@ func Checkups(pool *pgxpool.Pool, table string, cfg CheckupConfig) ([]Checkup, e
 
 type checkups struct {
 	pool  *pgxpool.Pool
-	table tableName
+	table pg.Table
 	cfg   CheckupConfig
 }
 

@@ -30,7 +30,7 @@ func (c checkups) copied(ctx context.Context, tx pgx.Tx) (found []Symptom, unsee
 	var registered, made time.Time
 	var files pgtype.Timestamptz
 	var mayAsk bool
-	rows, err := tx.Query(ctx, copySQL, c.table.schema, c.table.name)
+	rows, err := tx.Query(ctx, copySQL, c.table.Schema, c.table.Name)
 	if err != nil {
 		return nil, "", fmt.Errorf("ask where the source is from: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox/internal/advice"
+	"github.com/outbox-relay/outbox/internal/pg"
 )
 
 const relaysSQL = `
@@ -32,7 +33,7 @@ type seenRelay struct {
 }
 
 func (c checkups) leases(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
-	rows, err := tx.Query(ctx, relaysSQL, c.table.schema, c.table.name)
+	rows, err := tx.Query(ctx, relaysSQL, c.table.Schema, c.table.Name)
 	if err != nil {
 		return nil, "", fmt.Errorf("look at the relays: %w", err)
 	}
@@ -45,7 +46,7 @@ func (c checkups) leases(ctx context.Context, tx pgx.Tx) (found []Symptom, unsee
 	}
 	l := laneCensus{}
 	var published *bool
-	if err := tx.QueryRow(ctx, freeLanesSQL, c.table.schema, c.table.name).Scan(&l.all, &l.free, &l.expired, &published, &l.wanted, &l.beyond, &l.source); err != nil {
+	if err := tx.QueryRow(ctx, freeLanesSQL, c.table.Schema, c.table.Name).Scan(&l.all, &l.free, &l.expired, &published, &l.wanted, &l.beyond, &l.source); err != nil {
 		return nil, "", fmt.Errorf("look at the lanes: %w", err)
 	}
 	l.published = published != nil && *published
@@ -61,7 +62,7 @@ type laneCensus struct {
 }
 
 // wrong finds what no relay starts with: a lane that is not there, or one too many.
-func (l laneCensus) wrong(table tableName) []Symptom {
+func (l laneCensus) wrong(table pg.Table) []Symptom {
 	missing := l.wanted - (l.all - l.beyond)
 	switch {
 	case missing > 0:
@@ -80,7 +81,7 @@ func (l laneCensus) wrong(table tableName) []Symptom {
 	return nil
 }
 
-func leaseSymptoms(relays []seenRelay, l laneCensus, table tableName) (found []Symptom) {
+func leaseSymptoms(relays []seenRelay, l laneCensus, table pg.Table) (found []Symptom) {
 	var versions []string
 	leased, alive := 0, 0
 	for _, r := range relays {

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox/internal/advice"
+	"github.com/outbox-relay/outbox/internal/pg"
 )
 
 // powersSQL are the role of the connection and those by which relays are connected, as far as they may be seen.
@@ -32,7 +33,7 @@ ORDER BY 1`
 
 // excess finds roles that may do more than they need.
 func (c checkups) excess(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
-	rows, err := tx.Query(ctx, powersSQL, c.table.sql(), defaultApplicationName)
+	rows, err := tx.Query(ctx, powersSQL, c.table.SQL(), pg.DefaultApplicationName)
 	if err != nil {
 		return nil, "", fmt.Errorf("look at the relays' roles: %w", err)
 	}
@@ -47,7 +48,7 @@ func (c checkups) excess(ctx context.Context, tx pgx.Tx) (found []Symptom, unsee
 	if err != nil {
 		return nil, "", fmt.Errorf("look at the relays' roles: %w", err)
 	}
-	if rows, err = tx.Query(ctx, writersExcessSQL, c.table.sql()); err != nil {
+	if rows, err = tx.Query(ctx, writersExcessSQL, c.table.SQL()); err != nil {
 		return nil, "", fmt.Errorf("look at the writers' rights: %w", err)
 	}
 	_, err = pgx.ForEachRow(rows, []any{&role, &more}, func() error {
@@ -79,6 +80,6 @@ func (c checkups) writerExcess(role, more string) Symptom {
 		Code: "writer-rights-excess", Text: fmt.Sprintf("%s writes events, and has %s on %s, too", shown, more, c.table),
 		Why: "a service, or an ORM that cleans up, can change or remove events that are not published yet",
 		Mend: "-- Not while a relay works by this role, such as the service's own during a migration to this one: it could settle nothing any more.\n" +
-			fmt.Sprintf("REVOKE %s ON %s FROM %s;", more, c.table.sql(), grantee),
+			fmt.Sprintf("REVOKE %s ON %s FROM %s;", more, c.table.SQL(), grantee),
 	}
 }

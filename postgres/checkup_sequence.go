@@ -19,12 +19,12 @@ FROM (SELECT pg_get_serial_sequence($1, 'id') AS name) s JOIN pg_sequence q ON q
 // in between stands above it.
 func (c checkups) sequence(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
 	var newest, last *int64
-	if err := tx.QueryRow(ctx, `SELECT max(id)::bigint FROM `+c.table.sql()).Scan(&newest); err != nil {
+	if err := tx.QueryRow(ctx, `SELECT max(id)::bigint FROM `+c.table.SQL()).Scan(&newest); err != nil {
 		return nil, "", fmt.Errorf("ask for the newest id: %w", err)
 	}
 	var name string
 	var mayAsk bool
-	rows, err := tx.Query(ctx, sequenceSQL, c.table.sql())
+	rows, err := tx.Query(ctx, sequenceSQL, c.table.SQL())
 	if err != nil {
 		return nil, "", fmt.Errorf("ask where the sequence stands: %w", err)
 	}
@@ -43,6 +43,6 @@ func (c checkups) sequence(ctx context.Context, tx pgx.Tx) (found []Symptom, uns
 		Code: "sequence-behind", Grave: true, Text: fmt.Sprintf("the sequence %s stands at %d, and the newest row of %s has the id %d", name, *last, c.table, *newest),
 		Why: "writers fail with a duplicate key, or, where older rows were deleted, get ids below those of older events, and the order of keys turns: logical replication and some restores leave sequences behind",
 		Mend: "-- Before a writer opens. Where newer rows were deleted already, set it to the last value of the server that they came from.\n" +
-			fmt.Sprintf("SELECT setval('%s', max(id)) FROM %s;", strings.ReplaceAll(name, "'", "''"), c.table.sql()),
+			fmt.Sprintf("SELECT setval('%s', max(id)) FROM %s;", strings.ReplaceAll(name, "'", "''"), c.table.SQL()),
 	}}, "", nil
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/internal/pg"
 )
 
 // sessionsSQL are transactions that are open for longer than $2 seconds and have written to the table, or for longer than $3 and keep dead rows from being removed.
@@ -29,7 +31,7 @@ WHERE database = current_database() AND clock_timestamp() - prepared > $1 * inte
 
 func (c checkups) sessions(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
 	writer, snapshot := c.cfg.OpenWriter.Seconds(), c.cfg.HeldSnapshot.Seconds()
-	rows, err := tx.Query(ctx, sessionsSQL, c.table.sql(), writer, snapshot)
+	rows, err := tx.Query(ctx, sessionsSQL, c.table.SQL(), writer, snapshot)
 	if err != nil {
 		return nil, "", fmt.Errorf("look at open transactions: %w", err)
 	}
@@ -63,7 +65,7 @@ type longSession struct {
 	wrote                          bool
 }
 
-func (s longSession) symptom(table tableName) Symptom {
+func (s longSession) symptom(table pg.Table) Symptom {
 	parts := []string{fmt.Sprintf("pid %d", s.pid)}
 	for _, p := range []struct{ label, text string }{{"user ", s.user}, {"", s.application}, {"", s.state}, {"last statement ", s.verb}} {
 		if p.text != "" {

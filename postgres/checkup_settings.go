@@ -74,7 +74,7 @@ func (c checkups) synchronousCommit(ctx context.Context, tx pgx.Tx) (found []Sym
 	if setting == "off" && (from == "configuration file" || from == "command line" || from == "environment variable") {
 		found = append(found, asynchronous("the server", "-- Overrides the configuration file, for all databases of the server.\nALTER SYSTEM SET synchronous_commit = 'on';\nSELECT pg_reload_conf();"))
 	}
-	rows, err := tx.Query(ctx, synchronousCommitSQL, c.table.sql())
+	rows, err := tx.Query(ctx, synchronousCommitSQL, c.table.SQL())
 	if err != nil {
 		return nil, "", fmt.Errorf("read synchronous_commit of roles: %w", err)
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/internal/pg"
 )
 
 const (
@@ -17,7 +19,7 @@ func (c checkups) eventIDs(ctx context.Context, tx pgx.Tx) (found []Symptom, uns
 	var all, random int64
 	err = tx.QueryRow(ctx, fmt.Sprintf(`
 SELECT count(*), count(*) FILTER (WHERE substr(event_id::text, 15, 1) = '4') FROM (SELECT event_id FROM %s ORDER BY id DESC LIMIT %d) e`,
-		c.table.sql(), idSample)).Scan(&all, &random)
+		c.table.SQL(), idSample)).Scan(&all, &random)
 	if err != nil {
 		return nil, "", fmt.Errorf("look at the newest event ids: %w", err)
 	}
@@ -37,14 +39,14 @@ FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
 WHERE t.tgrelid = $1::text::regclass AND NOT t.tgisinternal AND t.tgenabled <> 'D' ORDER BY 1`
 
 func (c checkups) triggers(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
-	rows, err := tx.Query(ctx, triggersSQL, c.table.sql())
+	rows, err := tx.Query(ctx, triggersSQL, c.table.SQL())
 	if err != nil {
 		return nil, "", fmt.Errorf("look at triggers: %w", err)
 	}
 	var name, function string
 	var eachRow, notifies bool
 	_, err = pgx.ForEachRow(rows, []any{&name, &function, &eachRow, &notifies}, func() error {
-		s := Symptom{Mend: fmt.Sprintf("look at what the function %s is for, such as an audit; where nobody needs it any more: ALTER TABLE %s DISABLE TRIGGER %s;", function, c.table.sql(), quoted(name))}
+		s := Symptom{Mend: fmt.Sprintf("look at what the function %s is for, such as an audit; where nobody needs it any more: ALTER TABLE %s DISABLE TRIGGER %s;", function, c.table.SQL(), quoted(name))}
 		switch {
 		case notifies:
 			s.Code, s.Text = "trigger-notifies", fmt.Sprintf("the trigger %s of %s calls NOTIFY", name, c.table)
@@ -85,24 +87,24 @@ func (c checkups) vacuum(ctx context.Context, tx pgx.Tx) (found []Symptom, unsee
 	if !running {
 		found = append(found, noVacuum("for the whole server", "-- Overrides the configuration file; tables of all databases that have waited are vacuumed at once.\nALTER SYSTEM SET autovacuum = 'on';\nALTER SYSTEM SET track_counts = 'on';\nSELECT pg_reload_conf();"))
 	}
-	rows, err := tx.Query(ctx, vacuumSQL, c.table.sql())
+	rows, err := tx.Query(ctx, vacuumSQL, c.table.SQL())
 	if err != nil {
 		return nil, "", fmt.Errorf("look at dead rows: %w", err)
 	}
-	var t tableName
+	var t pg.Table
 	var dead, live, waits int64
 	var enabled bool
-	_, err = pgx.ForEachRow(rows, []any{&t.schema, &t.name, &dead, &live, &enabled, &waits}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&t.Schema, &t.Name, &dead, &live, &enabled, &waits}, func() error {
 		switch {
 		case !enabled:
-			s := noVacuum("for "+t.String(), fmt.Sprintf("ALTER TABLE %s RESET (autovacuum_enabled);", t.sql()))
+			s := noVacuum("for "+t.String(), fmt.Sprintf("ALTER TABLE %s RESET (autovacuum_enabled);", t.SQL()))
 			s.SQL = true
 			found = append(found, s)
 		case waits > 10*c.cfg.DeadRows:
 			found = append(found, Symptom{
 				Code: "autovacuum-late", Text: fmt.Sprintf("autovacuum of %s waits for %d dead rows", t, waits),
 				Why:  "reads pass the dead rows until then, and one vacuum of so many takes long",
-				Mend: fmt.Sprintf("ALTER TABLE %s SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = %d);", t.sql(), c.cfg.DeadRows), SQL: true,
+				Mend: fmt.Sprintf("ALTER TABLE %s SET (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = %d);", t.SQL(), c.cfg.DeadRows), SQL: true,
 			})
 		}
 		if dead > c.cfg.DeadRows && dead*5 > dead+live {
@@ -110,7 +112,7 @@ func (c checkups) vacuum(ctx context.Context, tx pgx.Tx) (found []Symptom, unsee
 				Code: "dead-rows", Text: fmt.Sprintf("%s has %d dead rows, and %d live ones", t, dead, live),
 				Why: "reads pass them, and the table grows; a transaction that is open for long keeps them from being removed",
 				Mend: "-- Reads the whole table while the traffic goes on. It gives no room back to the disk, for which it would lock the table.\n" +
-					fmt.Sprintf("VACUUM (ANALYZE, TRUNCATE off) %s;", t.sql()), SQL: true,
+					fmt.Sprintf("VACUUM (ANALYZE, TRUNCATE off) %s;", t.SQL()), SQL: true,
 			})
 		}
 		return nil

@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outbox-relay/outbox/internal/pg"
 )
 
 // WaitingTopic is a topic that unpublished events go to.
@@ -33,7 +35,7 @@ const headerBytes = 100
 
 // ReadWaiting looks at the newest unpublished events, as many as window says, and at where dead ones went.
 func ReadWaiting(ctx context.Context, pool *pgxpool.Pool, table string, window int) (w Waiting, err error) {
-	name, err := parseTable(table)
+	name, err := pg.ParseTable(table)
 	if err != nil {
 		return w, err
 	}
@@ -47,7 +49,7 @@ func ReadWaiting(ctx context.Context, pool *pgxpool.Pool, table string, window i
 		}
 		rows, err := tx.Query(ctx, `
 SELECT DISTINCT letter_topic FROM (SELECT d.letter_topic FROM outbox.dead_event d JOIN outbox.source s ON s.id = d.source
-    WHERE s.table_schema = $1 AND s.table_name = $2 ORDER BY d.id DESC LIMIT 1000) d WHERE letter_topic IS NOT NULL ORDER BY 1`, name.schema, name.name)
+    WHERE s.table_schema = $1 AND s.table_name = $2 ORDER BY d.id DESC LIMIT 1000) d WHERE letter_topic IS NOT NULL ORDER BY 1`, name.Schema, name.Name)
 		if err != nil {
 			return err
 		}
@@ -60,7 +62,7 @@ SELECT DISTINCT letter_topic FROM (SELECT d.letter_topic FROM outbox.dead_event 
 	return w, nil
 }
 
-func (w *Waiting) readTopics(ctx context.Context, tx pgx.Tx, table tableName, headers bool, window int) error {
+func (w *Waiting) readTopics(ctx context.Context, tx pgx.Tx, table pg.Table, headers bool, window int) error {
 	size := fmt.Sprintf("octet_length(payload::text) + octet_length(partition_key::text) + octet_length(event_type::text) + %d", headerBytes)
 	if headers {
 		size += " + coalesce(octet_length(headers::text), 0)"
@@ -68,7 +70,7 @@ func (w *Waiting) readTopics(ctx context.Context, tx pgx.Tx, table tableName, he
 	rows, err := tx.Query(ctx, fmt.Sprintf(`
 SELECT topic, count(*), max(size), (array_agg(id ORDER BY size DESC))[1] FROM (
     SELECT id, coalesce(topic::text, '') AS topic, coalesce(%s, 0)::bigint AS size FROM %s WHERE published_at IS NULL ORDER BY id DESC LIMIT $1) e
-GROUP BY topic ORDER BY topic`, size, table.sql()), window)
+GROUP BY topic ORDER BY topic`, size, table.SQL()), window)
 	if err != nil {
 		return err
 	}

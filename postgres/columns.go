@@ -5,6 +5,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/outbox-relay/outbox/internal/pg"
 )
 
 // columnNames are the columns of an event beside its id.
@@ -29,8 +31,8 @@ func (r *reader) columnsIf(s *statement, condition string) string {
 
 // headersSQL tells whether the table has the optional column headers in the snapshot of the statement: whoever writes an event with headers has seen the column, so where
 // such an event is visible, the column is. It is asked once for a whole statement.
-func headersSQL(s *statement, table tableName) string {
-	return "EXISTS (SELECT FROM pg_attribute h WHERE h.attrelid = " + s.param(pgtype.TextOID, table.sql()) + "::text::regclass AND h.attname = 'headers' AND NOT h.attisdropped)"
+func headersSQL(s *statement, table pg.Table) string {
+	return "EXISTS (SELECT FROM pg_attribute h WHERE h.attrelid = " + s.param(pgtype.TextOID, table.SQL()) + "::text::regclass AND h.attname = 'headers' AND NOT h.attisdropped)"
 }
 
 // expressions are the columns one by one. A row that a looser table lets be without event_id is an event all the same: it is refused by name.
@@ -46,14 +48,14 @@ func (r *reader) expressions(s *statement) []string {
 			list[i] = r.printable(s, bounded("e.payload"))
 		case "headers":
 			list[i] = "NULL::text"
-			if r.row.headers {
+			if r.row.Headers {
 				list[i] = r.printable(s, bounded("e.headers"))
 			}
 		default:
 			list[i] = "e." + name + "::text"
 		}
 	}
-	if r.row.aggregates {
+	if r.row.Aggregates {
 		for _, name := range aggregateColumns {
 			list = append(list, "e."+name+"::text")
 		}
@@ -64,10 +66,10 @@ func (r *reader) expressions(s *statement) []string {
 // rawColumns lists the columns as they are, for an inner query.
 func (r *reader) rawColumns() string {
 	raw := "e." + strings.Join(columnNames[:], ", e.")
-	if !r.row.headers {
+	if !r.row.Headers {
 		raw = strings.ReplaceAll(raw, "e.headers, ", "")
 	}
-	if r.row.aggregates {
+	if r.row.Aggregates {
 		raw += ", e." + strings.Join(aggregateColumns[:], ", e.")
 	}
 	return raw

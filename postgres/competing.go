@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outbox-relay/outbox/competing"
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -31,7 +32,7 @@ var (
 	_ relay.Watcher    = (*Competing)(nil)
 )
 
-// passLimit bounds a pass as a whole; each of its statements is bounded by callTimeout.
+// passLimit bounds a pass as a whole; each of its statements is bounded by pg.CallTimeout.
 const passLimit = 5 * time.Minute
 
 // NewCompeting returns a source for one table. It connects to nothing yet: [Competing.Open] does. The pool gives its configuration only.
@@ -55,11 +56,11 @@ func (c *Competing) Open(ctx context.Context) (relay.SourceInfo, error) {
 	if c.base.closed.Load() {
 		return relay.SourceInfo{}, fmt.Errorf("%s: it was closed", c.base.table)
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pg.CallTimeout)
 	defer cancel()
 	found, err := c.inspect(ctx)
 	if err != nil {
-		return relay.SourceInfo{}, fmt.Errorf("%s: %w", c.base.table, mark(err))
+		return relay.SourceInfo{}, fmt.Errorf("%s: %w", c.base.table, pg.Mark(err))
 	}
 	c.base.unindexed.Store(!found.indexed)
 	c.base.open.Store(&opened{row: found.row, settler: newSettler(c.work, found.row, Mark)})
@@ -70,9 +71,9 @@ func (c *Competing) Open(ctx context.Context) (relay.SourceInfo, error) {
 	}
 	return relay.SourceInfo{
 		Name:           c.base.table.String(),
-		ID:             found.row.id,
-		Lanes:          found.row.lanes,
-		FirstPublished: found.row.firstPublished,
+		ID:             found.row.ID,
+		Lanes:          found.row.Lanes,
+		FirstPublished: found.row.FirstPublished,
 		Warnings:       found.warnings,
 	}, nil
 }
@@ -83,7 +84,7 @@ func (c *Competing) inspect(ctx context.Context) (found probe, err error) {
 			return probe{}, err
 		}
 	}
-	err = c.base.lease.run(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
+	err = c.base.lease.Run(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
 		found, err = inspect(ctx, conn, c.base.table, Mark, relay.ScopeKey)
 		return err
 	})
@@ -96,8 +97,8 @@ func (c *Competing) inspect(ctx context.Context) (found probe, err error) {
 // warnOfParked says what this relay leaves out: nothing fails that anybody would look into.
 func (c *Competing) warnOfParked(ctx context.Context, found *probe) error {
 	var n int
-	err := c.base.lease.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, `SELECT count(*) FROM outbox.parked_key WHERE source = $1`, found.row.id).Scan(&n)
+	err := c.base.lease.Run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, `SELECT count(*) FROM outbox.parked_key WHERE source = $1`, found.row.ID).Scan(&n)
 	})
 	if err != nil {
 		return fmt.Errorf("count the parked keys: %w", err)
@@ -149,7 +150,7 @@ func (c *Competing) HoldTopics(ctx context.Context, owner relay.Owner, held []re
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pg.CallTimeout)
 	defer cancel()
 	f := newFailures(c.work, o.row)
 	return f.HoldTopics(ctx, owner, held)
@@ -170,16 +171,16 @@ func (c *Competing) Pass(
 		return competing.Result{}, err
 	}
 	p := &pass{row: o.row, settler: o.settler, ask: ask, publish: publish, every: c.every}
-	err = c.work.run(ctx, p.run)
+	err = c.work.Run(ctx, p.run)
 	if errors.Is(err, errOtherColumns) {
-		p.row.headers = !p.row.headers
+		p.row.Headers = !p.row.Headers
 		// Closed meanwhile, it stays closed.
 		c.base.open.CompareAndSwap(o, &opened{row: p.row, settler: o.settler})
-		err = c.work.run(ctx, p.run)
+		err = c.work.Run(ctx, p.run)
 	}
 	if unprintable(err) && !p.published {
 		p.bare = true
-		err = c.work.run(ctx, p.run)
+		err = c.work.Run(ctx, p.run)
 	}
 	if err == nil {
 		err = p.settleRest(ctx)

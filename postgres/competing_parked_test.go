@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/outbox-relay/outbox/competing"
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -76,7 +77,7 @@ func TestSkippingWaitsForARelayThatHasTheRow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer rollback(tx)
+	defer pg.Rollback(tx)
 	if _, err := tx.Exec(t.Context(), `SELECT FROM outbox_event WHERE id = $1 FOR UPDATE`, refs[0].ID); err != nil {
 		t.Fatal(err)
 	}

@@ -11,12 +11,13 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outbox-relay/outbox/competing"
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
 // pass is one transaction of a competing relay.
 type pass struct {
-	row     sourceRow
+	row     pg.Source
 	settler *settler
 	ask     competing.Ask
 	publish func(context.Context, []*relay.Event) []relay.Ref
@@ -49,21 +50,21 @@ func (p *pass) run(ctx context.Context, conn *pgx.Conn) error {
 	}
 	events, err := p.lock(ctx, tx)
 	if err != nil {
-		rollback(tx)
+		pg.Rollback(tx)
 		return err
 	}
 	if len(events) == 0 {
-		rollback(tx)
+		pg.Rollback(tx)
 		return nil
 	}
 	p.published, p.result.Handed = true, len(events)
 	if err := p.hold(ctx, tx, events); err != nil {
-		rollback(tx)
+		pg.Rollback(tx)
 		return err
 	}
 	err = p.mark(ctx, tx)
 	if err != nil {
-		rollback(tx)
+		pg.Rollback(tx)
 	}
 	if isRowsFault(err) {
 		// settleRest finds out which rows the table refuses.
@@ -74,7 +75,7 @@ func (p *pass) run(ctx context.Context, conn *pgx.Conn) error {
 
 // within runs one statement within the limit for one.
 func (p *pass) within(ctx context.Context, do func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pg.CallTimeout)
 	defer cancel()
 	return do(ctx)
 }
@@ -98,7 +99,7 @@ func (p *pass) lock(ctx context.Context, tx pgx.Tx) (events []*relay.Event, err 
 		bytes := 0
 		return p.lockSQL().run(ctx, tx.Conn(), func(v [][]byte) error {
 			last := len(v) - 1
-			if there := v[last][0] == 1; there != p.row.headers {
+			if there := v[last][0] == 1; there != p.row.Headers {
 				return errOtherColumns
 			}
 			locked++
@@ -126,8 +127,8 @@ func (p *pass) lock(ctx context.Context, tx pgx.Tx) (events []*relay.Event, err 
 // it takes, locks or leaves out.
 func (p *pass) lockSQL() *statement {
 	s := &statement{}
-	fmt.Fprintf(&s.text, "SELECT e.id, %s, %s FROM %s e WHERE e.published_at IS NULL AND %s AND %s", p.columns(p.bare), headersSQL(s, p.row.table), p.row.table.sql(), unpausedSQL(s, p.row.id),
-		unparkedSQL(s, p.row.id))
+	fmt.Fprintf(&s.text, "SELECT e.id, %s, %s FROM %s e WHERE e.published_at IS NULL AND %s AND %s", p.columns(p.bare), headersSQL(s, p.row.Table), p.row.Table.SQL(), unpausedSQL(s, p.row.ID),
+		unparkedSQL(s, p.row.ID))
 	if len(p.ask.HeldTopics) > 0 {
 		fmt.Fprintf(&s.text, " AND coalesce(e.topic::text, '') <> ALL (%s)", s.param(pgtype.TextArrayOID, p.ask.HeldTopics))
 	}
@@ -155,7 +156,7 @@ func (p *pass) columns(bare bool) string {
 
 // texts are the columns that may be too large to print.
 func (p *pass) texts() string {
-	if !p.row.headers {
+	if !p.row.Headers {
 		return bounded("e.payload") + ", NULL::text"
 	}
 	return bounded("e.payload") + ", " + bounded("e.headers")
@@ -163,7 +164,7 @@ func (p *pass) texts() string {
 
 // printEach reads the texts of events one by one. Those of an event that cannot be printed stay absent, and the publisher refuses it by itself.
 func (p *pass) printEach(ctx context.Context, tx pgx.Tx, events []*relay.Event) error {
-	sql := fmt.Sprintf("SELECT %s FROM %s e WHERE e.id = $1 AND e.published_at IS NULL", p.texts(), p.row.table.sql())
+	sql := fmt.Sprintf("SELECT %s FROM %s e WHERE e.id = $1 AND e.published_at IS NULL", p.texts(), p.row.Table.SQL())
 	for _, e := range events {
 		err := p.within(ctx, func(ctx context.Context) error {
 			return pgx.BeginFunc(ctx, tx, func(savepoint pgx.Tx) error {
@@ -216,12 +217,12 @@ func (p *pass) mark(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, plainPlan); err != nil {
 			return fmt.Errorf("mark events: %w", err)
 		}
-		tag, err := tx.Exec(ctx, fmt.Sprintf(markLockedSQL, p.row.table.sql()), ids, eventIDs)
+		tag, err := tx.Exec(ctx, fmt.Sprintf(markLockedSQL, p.row.Table.SQL()), ids, eventIDs)
 		if err != nil {
 			return fmt.Errorf("mark events: %w", err)
 		}
 		if !p.settler.begun {
-			if _, err := tx.Exec(ctx, beginSQL, p.row.id); err != nil {
+			if _, err := tx.Exec(ctx, beginSQL, p.row.ID); err != nil {
 				return fmt.Errorf("write down the first publication: %w", err)
 			}
 		}
@@ -237,7 +238,7 @@ func (p *pass) mark(ctx context.Context, tx pgx.Tx) error {
 // their sake.
 func (p *pass) settleRest(ctx context.Context) error {
 	p.result.Settled = p.marked
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pg.CallTimeout)
 	defer cancel()
 	if p.marked > 0 {
 		p.settler.note(ctx)

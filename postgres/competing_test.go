@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/outbox-relay/outbox/competing"
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -73,7 +74,7 @@ func TestAPassLeavesOutWhatIsHeldLockedOrTooMuch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer rollback(tx)
+	defer pg.Rollback(tx)
 	if _, err := tx.Exec(t.Context(), `SELECT FROM outbox_event WHERE id = $1 FOR UPDATE`, locked[0].ID); err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outbox-relay/outbox/internal/pg"
 )
 
 // wire is what stands between the source and its server. Its zero value passes everything on.
@@ -131,7 +133,7 @@ func TestOwnSessionsCannotWaitForEver(t *testing.T) {
 	s := openSource(t, db, Config{})
 	backlog(t, s)
 	for _, session := range append(s.term(), s.watch) {
-		err := session.run(t.Context(), func(ctx context.Context, conn *pgx.Conn) error {
+		err := session.Run(t.Context(), func(ctx context.Context, conn *pgx.Conn) error {
 			var got []string
 			err := conn.QueryRow(ctx, `SELECT array(SELECT name || '=' || setting FROM pg_settings
 WHERE name IN ('statement_timeout', 'idle_in_transaction_session_timeout', 'lock_timeout', 'application_name') ORDER BY name)`).Scan(&got)
@@ -169,7 +171,7 @@ func TestAHalfOpenConnectionIsNoticedAndReplaced(t *testing.T) {
 	}
 	w.cut.Store(false)
 	for _, session := range append(s.term(), s.watch) {
-		session.limit = callTimeout
+		session.limit = pg.CallTimeout
 	}
 	if _, err := s.Open(t.Context()); err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -73,12 +74,12 @@ SELECT n, false, false FROM target UNION ALL SELECT n, true, waits OR stop IS NO
 
 // bury moves unpublished events to outbox.dead_event in one statement, and says of each what became of it. A key that was parked because of one of them is so no
 // longer. The transaction must keep out whoever could publish them, and run under plainPlan. No event may be given twice.
-func bury(ctx context.Context, tx pgx.Tx, row sourceRow, deaths []death) ([]burial, error) {
-	columns, err := tableColumns(ctx, tx, row.table)
+func bury(ctx context.Context, tx pgx.Tx, row pg.Source, deaths []death) ([]burial, error) {
+	columns, err := tableColumns(ctx, tx, row.Table)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := tx.Query(ctx, fmt.Sprintf(burySQL, row.table.sql(), wholeRow(columns)), buryArgs(row, deaths)...)
+	rows, err := tx.Query(ctx, fmt.Sprintf(burySQL, row.Table.SQL(), wholeRow(columns)), buryArgs(row, deaths)...)
 	if err != nil {
 		return nil, fmt.Errorf("move events to outbox.dead_event: %w", err)
 	}
@@ -99,7 +100,7 @@ func bury(ctx context.Context, tx pgx.Tx, row sourceRow, deaths []death) ([]buri
 }
 
 // buryArgs are the parameters of burySQL. Ids of events are sent as text: a pool that prepares nothing cannot send others.
-func buryArgs(row sourceRow, deaths []death) []any {
+func buryArgs(row pg.Source, deaths []death) []any {
 	n := len(deaths)
 	ids, eventIDs := make([]int64, n), make([]string, n)
 	topics, keys, hashes, lanes := make([]string, n), make([]string, n), make([][]byte, n), make([]int32, n)
@@ -107,11 +108,11 @@ func buryArgs(row sourceRow, deaths []death) []any {
 	letters, parts, places := make([]string, n), make([]int32, n), make([]int64, n)
 	for i, d := range deaths {
 		ids[i], eventIDs[i] = d.ref.ID, d.ref.EventID.String()
-		topics[i], keys[i], hashes[i], lanes[i] = d.key.Topic, d.key.PartitionKey, keyHash(d.key), relay.Lane(d.key.PartitionKey, row.lanes)
-		codes[i], reasons[i], by[i], attempts[i] = d.code, row.storable(d.reason), row.storable(d.by), d.attempts
+		topics[i], keys[i], hashes[i], lanes[i] = d.key.Topic, d.key.PartitionKey, pg.KeyHash(d.key), relay.Lane(d.key.PartitionKey, row.Lanes)
+		codes[i], reasons[i], by[i], attempts[i] = d.code, row.Storable(d.reason), row.Storable(d.by), d.attempts
 		if d.letter != nil {
 			letters[i], parts[i], places[i] = d.letter.Topic, d.letter.Partition, d.letter.Offset
 		}
 	}
-	return []any{row.id, ids, eventIDs, topics, keys, hashes, lanes, codes, reasons, by, attempts, letters, parts, places}
+	return []any{row.ID, ids, eventIDs, topics, keys, hashes, lanes, codes, reasons, by, attempts, letters, parts, places}
 }

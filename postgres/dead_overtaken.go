@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -57,7 +58,7 @@ const (
 )
 
 // overtakenBy looks at the rows behind events in the order of the primary key, once for all.
-func overtakenBy(ctx context.Context, db runner, row sourceRow, keys []relay.Key, ids []int64) ([]Overtaken, error) {
+func overtakenBy(ctx context.Context, db pg.Runner, row pg.Source, keys []relay.Key, ids []int64) ([]Overtaken, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -67,7 +68,7 @@ func overtakenBy(ctx context.Context, db runner, row sourceRow, keys []relay.Key
 	}
 	answers := slices.Repeat([]Overtaken{OvertakenUnknown}, len(ids))
 	var newest *time.Time
-	err := inTx(ctx, db, func(ctx context.Context, tx pgx.Tx) error {
+	err := pg.InTx(ctx, db, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, overtakenTime); err != nil {
 			return err
 		}
@@ -77,7 +78,7 @@ WITH behind AS MATERIALIZED (
 )
 SELECT u.n, (SELECT count(*) FROM behind) = $5::integer, coalesce(b.newest > u.id, false), (SELECT max(published_at) FROM behind WHERE isfinite(published_at))
 FROM unnest($1::bigint[], $2::text[], $3::text[]) WITH ORDINALITY u(id, topic, key, n)
-LEFT JOIN (SELECT topic, key, max(id) AS newest FROM behind WHERE published_at IS NOT NULL GROUP BY topic, key) b ON b.topic = u.topic AND b.key = u.key`, row.table.sql()),
+LEFT JOIN (SELECT topic, key, max(id) AS newest FROM behind WHERE published_at IS NOT NULL GROUP BY topic, key) b ON b.topic = u.topic AND b.key = u.key`, row.Table.SQL()),
 			ids, topics, partitionKeys, slices.Min(ids), overtakenRows)
 		if err != nil {
 			return err
@@ -99,14 +100,14 @@ LEFT JOIN (SELECT topic, key, max(id) AS newest FROM behind WHERE published_at I
 		return slices.Repeat([]Overtaken{OvertakenUnknown}, len(ids)), nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look for newer events of %s: %w", row.table, err)
+		return nil, fmt.Errorf("look for newer events of %s: %w", row.Table, err)
 	}
 	if !slices.Contains(answers, OvertakenNo) {
 		return answers, nil
 	}
 	gone, err := rowsGone(ctx, db, row, slices.Min(ids), newest)
 	if err != nil {
-		return nil, fmt.Errorf("look whether settled events of %s were deleted: %w", row.table, err)
+		return nil, fmt.Errorf("look whether settled events of %s were deleted: %w", row.Table, err)
 	}
 	for i, a := range answers {
 		if gone && a == OvertakenNo {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -21,7 +22,7 @@ const placeSQL = `format('event %%s (id %%s) of topic %%s, %%s', %[2]s.event_id,
 // the row that stands in the place, as far as they can be found. It never repeats what the row holds.
 func (b *batch) keptOut(ctx context.Context, r request, err error) string {
 	var refused *pgconn.PgError
-	if r.event == nil || !errors.As(err, &refused) || code(err) == "42501" {
+	if r.event == nil || !errors.As(err, &refused) || pg.Code(err) == "42501" {
 		return b.explain(VerbRestore, err)
 	}
 	said := refused.Message
@@ -59,10 +60,10 @@ func (b *batch) misfits(ctx context.Context, event relay.Ref) string {
 		err := pgx.BeginFunc(ctx, b.tx, func(point pgx.Tx) error {
 			_, err := point.Exec(ctx, fmt.Sprintf(`
 SELECT r.* FROM outbox.dead_event d CROSS JOIN LATERAL jsonb_to_record(d.event) AS r(%s %s)
-WHERE d.source = $1 AND d.id = $2 AND d.event_id = $3::text::uuid`, name, c.kind), b.row.id, event.ID, event.EventID.String())
+WHERE d.source = $1 AND d.id = $2 AND d.event_id = $3::text::uuid`, name, c.kind), b.row.ID, event.ID, event.EventID.String())
 			return err
 		})
-		if repeatsValues(code(err)) {
+		if repeatsValues(pg.Code(err)) {
 			found = append(found, fmt.Sprintf("column %q (%s)", c.name, c.kind))
 		}
 	}
@@ -71,7 +72,7 @@ WHERE d.source = $1 AND d.id = $2 AND d.event_id = $3::text::uuid`, name, c.kind
 
 // standing names the row that has the event's id for consumers already: most often the event was written again. Where it cannot be found it says nothing.
 func (b *batch) standing(ctx context.Context, r request) string {
-	place := b.word(ctx, fmt.Sprintf("SELECT "+placeSQL+" WHERE t.event_id = $1::text::uuid LIMIT 1", b.row.table.sql(), "t"), r.event.EventID.String())
+	place := b.word(ctx, fmt.Sprintf("SELECT "+placeSQL+" WHERE t.event_id = $1::text::uuid LIMIT 1", b.row.Table.SQL(), "t"), r.event.EventID.String())
 	if place == "" {
 		return ""
 	}
@@ -84,7 +85,7 @@ func (b *batch) definition(ctx context.Context, name string) string {
 SELECT text FROM (
     SELECT 1 AS n, pg_get_constraintdef(oid) AS text FROM pg_constraint WHERE conrelid = $1::text::regclass AND conname = $2::text
     UNION ALL SELECT 2, pg_get_indexdef(i.indexrelid) FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid WHERE i.indrelid = $1::text::regclass AND c.relname = $2::text
-) t ORDER BY n LIMIT 1`, b.row.table.sql(), name)
+) t ORDER BY n LIMIT 1`, b.row.Table.SQL(), name)
 	if text == "" {
 		return ""
 	}

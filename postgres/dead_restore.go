@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -24,7 +25,7 @@ type column struct {
 }
 
 // tableColumns reads them anew for each batch: the table is the services', and may be changed at any time.
-func tableColumns(ctx context.Context, tx pgx.Tx, table tableName) ([]column, error) {
+func tableColumns(ctx context.Context, tx pgx.Tx, table pg.Table) ([]column, error) {
 	rows, err := tx.Query(ctx, `
 SELECT a.attname::text, CASE WHEN d.json THEN d.base::text ELSE format_type(a.atttypid, a.atttypmod) END, a.attgenerated <> '',
     (a.attnotnull OR d.notnull) AND NOT (a.atthasdef OR d.hasdefault) AND a.attidentity = '', a.attnotnull OR d.notnull, d.json, d.base = 'json'::regtype
@@ -36,7 +37,7 @@ FROM pg_attribute a CROSS JOIN LATERAL (
     SELECT b.base, b.base IN ('json'::regtype, 'jsonb'::regtype) AS json, b.notnull, b.hasdefault FROM (
         SELECT max(oid) FILTER (WHERE typbasetype = 0)::regtype AS base, bool_or(typnotnull) AS notnull, bool_or(typdefault IS NOT NULL AND typbasetype <> 0) AS hasdefault FROM t) b
 ) d
-WHERE a.attrelid = $1::text::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`, table.sql())
+WHERE a.attrelid = $1::text::regclass AND a.attnum > 0 AND NOT a.attisdropped ORDER BY a.attnum`, table.SQL())
 	if err != nil {
 		return nil, fmt.Errorf("read the columns of %s: %w", table, err)
 	}
@@ -69,7 +70,7 @@ type remains struct {
 func (b *batch) restore(ctx context.Context, tx pgx.Tx, rs []request) ([]reply, error) {
 	if b.columns == nil {
 		var err error
-		if b.columns, err = tableColumns(ctx, tx, b.row.table); err != nil {
+		if b.columns, err = tableColumns(ctx, tx, b.row.Table); err != nil {
 			return nil, err
 		}
 	}
@@ -103,7 +104,7 @@ SELECT u.n, d.id, d.event_id, d.topic, d.partition_key, ARRAY(SELECT k FROM json
     coalesce(d.letter_topic, '')
 FROM unnest($2::bigint[], $3::text[]::uuid[], $4::bytea[]) WITH ORDINALITY u(id, event_id, hash, n)
 JOIN outbox.dead_event d ON d.source = $1 AND d.id = u.id AND d.event_id = u.event_id
-FOR UPDATE OF d SKIP LOCKED`, fmt.Sprintf(placeSQL, b.row.table.sql(), "t"), uuid.Nil), b.row.id, ids, eventIDs, hashesOf(rs))
+FOR UPDATE OF d SKIP LOCKED`, fmt.Sprintf(placeSQL, b.row.Table.SQL(), "t"), uuid.Nil), b.row.ID, ids, eventIDs, hashesOf(rs))
 	if err != nil {
 		return nil, fmt.Errorf("lock dead events: %w", err)
 	}
@@ -140,7 +141,7 @@ func (b *batch) judge(r request, d remains) reply {
 	for _, c := range b.columns {
 		if c.required && !slices.Contains(d.keys, c.name) {
 			return refused("%s is older than column %q, which is NOT NULL and has no default: give it one (ALTER TABLE %s ALTER COLUMN %s SET DEFAULT ...) and restore the event then",
-				name, c.name, b.row.table.sql(), pgx.Identifier{c.name}.Sanitize())
+				name, c.name, b.row.Table.SQL(), pgx.Identifier{c.name}.Sanitize())
 		}
 	}
 	overtaken := b.overtaken[d.ref]
@@ -176,14 +177,14 @@ func (b *batch) putBack(ctx context.Context, tx pgx.Tx, dead []remains) error {
 		ids[i], eventIDs[i] = ref.ID, ref.EventID.String()
 	}
 	names, values, record := b.insertion(dead[0].keys)
-	table := b.row.table.sql()
+	table := b.row.Table.SQL()
 	tag, err := tx.Exec(ctx, fmt.Sprintf(`
 WITH back AS (
     DELETE FROM outbox.dead_event d USING unnest($2::bigint[], $3::text[]::uuid[]) u(id, event_id)
     WHERE d.source = $1 AND d.id = u.id AND d.event_id = u.event_id RETURNING d.event
 )
 INSERT INTO %[1]s (%[2]s) OVERRIDING SYSTEM VALUE
-SELECT %[3]s FROM back CROSS JOIN LATERAL jsonb_to_record(back.event) AS r(%[4]s)`, table, names, values, record), b.row.id, ids, eventIDs)
+SELECT %[3]s FROM back CROSS JOIN LATERAL jsonb_to_record(back.event) AS r(%[4]s)`, table, names, values, record), b.row.ID, ids, eventIDs)
 	if err != nil {
 		return fmt.Errorf("restore dead events: %w", err)
 	}

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/internal/pg"
 )
 
 // rowsGoneBefore is how many rows in front of an event are looked at for the newest settled one.
@@ -16,8 +18,8 @@ const rowsGoneBefore = 10_000
 //
 // Whoever prunes writes that down before the first row goes. Nobody writes down that relays settle by deleting: but then the source has published later than any settled row that
 // is there. Where this cannot be seen, they may be gone. Rows that somebody else deletes leave no trace.
-func rowsGone(ctx context.Context, db runner, row sourceRow, id int64, newest *time.Time) (gone bool, err error) {
-	err = inTx(ctx, db, func(ctx context.Context, tx pgx.Tx) error {
+func rowsGone(ctx context.Context, db pg.Runner, row pg.Source, id int64, newest *time.Time) (gone bool, err error) {
+	err = pg.InTx(ctx, db, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, overtakenTime); err != nil {
 			return err
 		}
@@ -26,8 +28,8 @@ func rowsGone(ctx context.Context, db runner, row sourceRow, id int64, newest *t
 SELECT EXISTS (SELECT FROM outbox.retention r WHERE r.source = s.id) OR s.published IS NOT NULL AND coalesce(greatest($2::timestamptz,
     (SELECT max(b.published_at) FROM (SELECT t.published_at FROM %s t WHERE t.id < $3::bigint ORDER BY t.id DESC LIMIT $4::integer) b WHERE isfinite(b.published_at))
 ) < s.published - interval '1 minute', true)
-FROM (SELECT id, coalesce(last_published_at, first_published_at) AS published FROM outbox.source WHERE id = $1) s`, row.table.sql()),
-			row.id, newest, id, rowsGoneBefore).Scan(&gone)
+FROM (SELECT id, coalesce(last_published_at, first_published_at) AS published FROM outbox.source WHERE id = $1) s`, row.Table.SQL()),
+			row.ID, newest, id, rowsGoneBefore).Scan(&gone)
 	})
 	if isBusy(err) && ctx.Err() == nil {
 		return true, nil

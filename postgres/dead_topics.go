@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -28,7 +29,7 @@ func (s *Source) Topics(ctx context.Context) ([]string, error) {
 
 // topics goes by the partial index and the primary keys. Rows that were deleted are passed too, and may be many more: what takes too long is given up, and none is known.
 func (f *failures) topics(ctx context.Context) (topics []string, err error) {
-	err = inTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) error {
+	err = pg.InTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, overtakenTime); err != nil {
 			return err
 		}
@@ -38,7 +39,7 @@ SELECT DISTINCT topic FROM (
     UNION ALL (SELECT topic::text FROM %[1]s ORDER BY id DESC LIMIT $3::integer)
     UNION ALL (SELECT topic FROM outbox.parked_key WHERE source = $1 ORDER BY id DESC, event_id DESC LIMIT $3::integer)
     UNION ALL (SELECT topic FROM outbox.dead_event WHERE source = $1 ORDER BY id DESC, event_id DESC LIMIT $3::integer)
-) t WHERE topic IS NOT NULL`, f.row.table.sql()), f.row.id, topicsUnpublished, topicsNewest)
+) t WHERE topic IS NOT NULL`, f.row.Table.SQL()), f.row.ID, topicsUnpublished, topicsNewest)
 		if err != nil {
 			return err
 		}
@@ -49,7 +50,7 @@ SELECT DISTINCT topic FROM (
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("look for the topics of %s: %w", f.row.table, err)
+		return nil, fmt.Errorf("look for the topics of %s: %w", f.row.Table, err)
 	}
 	return topics, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/internal/pgtest"
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -57,7 +58,7 @@ func handedOut(t *testing.T, s *Source, lanes []int32) (events []*relay.Event) {
 // asUTF8 returns a pool as the commands have it.
 func asUTF8(t *testing.T, db *pgxpool.Pool) *pgxpool.Pool {
 	t.Helper()
-	return reconfigured(t, db, func(c *pgxpool.Config) { c.AfterConnect = AsUTF8 })
+	return reconfigured(t, db, func(c *pgxpool.Config) { c.AfterConnect = pg.AsUTF8 })
 }
 
 func keysOf(events []*relay.Event) []string {

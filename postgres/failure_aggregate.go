@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -24,14 +25,14 @@ const rootsOfSQL = `FROM outbox.parked_key r
 const rootsNameSQL = `(SELECT count(*) || ':' || coalesce(sum(uuid_hash_extended(r.event_id, r.id)), 0) FROM outbox.parked_key r WHERE r.source = $1 AND ` + rootSQL + `)`
 
 // stoppedAggregates reads them when they have another name than is known, and their name in the same snapshot.
-func stoppedAggregates(ctx context.Context, db runner, row sourceRow, known string) (s relay.StoppedAggregates, err error) {
-	err = db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		if err := conn.QueryRow(ctx, "SELECT "+rootsNameSQL, row.id).Scan(&s.Name); err != nil || s.Name == known {
+func stoppedAggregates(ctx context.Context, db pg.Runner, row pg.Source, known string) (s relay.StoppedAggregates, err error) {
+	err = db.Run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		if err := conn.QueryRow(ctx, "SELECT "+rootsNameSQL, row.ID).Scan(&s.Name); err != nil || s.Name == known {
 			return err
 		}
 		rows, err := conn.Query(ctx, `
 SELECT `+rootsNameSQL+`, coalesce(r.topic, ''), coalesce(r.partition_key, ''), coalesce(r.id, 0), r.event_id, coalesce(r.aggregate_type, ''), coalesce(r.aggregate_id, '')
-FROM (SELECT) one LEFT JOIN outbox.parked_key r ON r.source = $1 AND `+rootSQL, row.id)
+FROM (SELECT) one LEFT JOIN outbox.parked_key r ON r.source = $1 AND `+rootSQL, row.ID)
 		if err != nil {
 			return err
 		}
@@ -47,7 +48,7 @@ FROM (SELECT) one LEFT JOIN outbox.parked_key r ON r.source = $1 AND `+rootSQL, 
 		return err
 	})
 	if err != nil {
-		return relay.StoppedAggregates{}, fmt.Errorf("read the stopped aggregates of %s: %w", row.table, err)
+		return relay.StoppedAggregates{}, fmt.Errorf("read the stopped aggregates of %s: %w", row.Table, err)
 	}
 	return s, nil
 }
@@ -56,9 +57,9 @@ FROM (SELECT) one LEFT JOIN outbox.parked_key r ON r.source = $1 AND `+rootSQL, 
 func (f *failures) FreeFollowers(ctx context.Context, claim relay.Claim, keys []relay.Key) (freed []relay.Key, err error) {
 	hashes := make([][]byte, len(keys))
 	for i, key := range keys {
-		hashes[i] = keyHash(key)
+		hashes[i] = pg.KeyHash(key)
 	}
-	err = inTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) error {
+	err = pg.InTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) error {
 		freed = nil
 		if err := holdLanes(ctx, tx, f.row, claim, keys); err != nil {
 			return err
@@ -68,15 +69,15 @@ func (f *failures) FreeFollowers(ctx context.Context, claim relay.Claim, keys []
 		}
 		if _, err := tx.Exec(ctx, `
 DELETE FROM outbox.parked_key p USING unnest($2::bytea[]) u(hash)
-WHERE p.source = $1 AND p.key_hash = u.hash AND p.code = '`+relay.CodeAggregateParked+`'`, f.row.id, hashes); err != nil {
+WHERE p.source = $1 AND p.key_hash = u.hash AND p.code = '`+relay.CodeAggregateParked+`'`, f.row.ID, hashes); err != nil {
 			return err
 		}
 		return eachNumber(ctx, tx, func(i int) { freed = append(freed, keys[i]) }, `
 SELECT u.n FROM unnest($2::bytea[]) WITH ORDINALITY u(hash, n)
-WHERE NOT EXISTS (SELECT FROM outbox.parked_key p WHERE p.source = $1 AND p.key_hash = u.hash)`, f.row.id, hashes)
+WHERE NOT EXISTS (SELECT FROM outbox.parked_key p WHERE p.source = $1 AND p.key_hash = u.hash)`, f.row.ID, hashes)
 	})
 	if err != nil {
-		return nil, fmt.Errorf("let %d keys of %s go on that wait for aggregates: %w", len(keys), f.row.table, err)
+		return nil, fmt.Errorf("let %d keys of %s go on that wait for aggregates: %w", len(keys), f.row.Table, err)
 	}
 	return freed, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -75,7 +76,7 @@ VALUES (gen_random_uuid(), 'Order', $1, 'order.confirmed.v1', '{}', $2, $3)`, id
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer rollback(late)
+			defer pg.Rollback(late)
 			if err := s.Start(t.Context(), nobodyHeld{}, lanes); err != nil {
 				t.Fatal(err)
 			}

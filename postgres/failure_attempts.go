@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -22,16 +23,16 @@ SELECT topic, partition_key, id, event_id, attempts - crashes, crashes, next_att
     coalesce(greatest(0, extract(epoch FROM next_attempt_at - clock_timestamp()) * 1000000), 0)::bigint
 FROM outbox.failure f WHERE source = $1 AND lane = ANY ($2::integer[])
   AND NOT EXISTS (SELECT FROM gone g WHERE g.id = f.id AND g.event_id = f.event_id)
-ORDER BY id`, f.row.table.sql()), f.row.id, lanes)
+ORDER BY id`, f.row.Table.SQL()), f.row.ID, lanes)
 	if err != nil {
-		return nil, fmt.Errorf("read what has failed of %s: %w", f.row.table, err)
+		return nil, fmt.Errorf("read what has failed of %s: %w", f.row.Table, err)
 	}
 	return found, nil
 }
 
 func (f *failures) failing(ctx context.Context, sql string, args ...any) ([]relay.Failing, error) {
 	var found []relay.Failing
-	err := f.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	err := f.db.Run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		rows, err := conn.Query(ctx, sql, args...)
 		if err != nil {
 			return err
@@ -65,9 +66,9 @@ WITH due AS MATERIALIZED (
 )
 UPDATE outbox.failure f SET next_attempt_at = NULL FROM due WHERE f.source = $1 AND f.id = due.id AND f.event_id = due.event_id
 RETURNING f.topic, f.partition_key, f.id, f.event_id, f.attempts - f.crashes, f.crashes, false, 0::bigint`,
-		f.row.id, claim.Owner.ID, claim.Lanes, claim.Epochs, dueAtOnce)
+		f.row.ID, claim.Owner.ID, claim.Lanes, claim.Epochs, dueAtOnce)
 	if err != nil {
-		return nil, fmt.Errorf("look for events of %s that are to be tried again: %w", f.row.table, err)
+		return nil, fmt.Errorf("look for events of %s that are to be tried again: %w", f.row.Table, err)
 	}
 	return found, nil
 }
@@ -95,7 +96,7 @@ func (f *failures) Retry(ctx context.Context, claim relay.Claim, failed []relay.
 	}
 	r := &retrying{failures: f}
 	write := halves[relay.RetriedEvent]{do: r.retry, tell: refusesRow, take: r.take}
-	err = inTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) error {
+	err = pg.InTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) error {
 		if err := holdLanes(ctx, tx, f.row, claim, keys); err != nil {
 			return err
 		}
@@ -108,7 +109,7 @@ func (f *failures) Retry(ctx context.Context, claim relay.Claim, failed []relay.
 		err = r.refused.err()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("write down %d failed events of %s: %w", len(failed), f.row.table, err)
+		return nil, fmt.Errorf("write down %d failed events of %s: %w", len(failed), f.row.Table, err)
 	}
 	return r.gone, nil
 }
@@ -138,10 +139,10 @@ func (r *retrying) retry(ctx context.Context, tx pgx.Tx, failed []relay.RetriedE
 	waiting := make([]bool, n)
 	for i, e := range failed {
 		ids[i], eventIDs[i], topics[i], keys[i] = e.Event.ID, e.Event.EventID.String(), e.Topic, e.PartitionKey
-		lanes[i], attempts[i] = relay.Lane(e.PartitionKey, r.row.lanes), attemptsOf(e.Code)
-		errs[i], waits[i] = r.row.errorOf(e.Code, e.Reason), e.Wait.Microseconds()
+		lanes[i], attempts[i] = relay.Lane(e.PartitionKey, r.row.Lanes), attemptsOf(e.Code)
+		errs[i], waits[i] = errorOf(r.row, e.Code, e.Reason), e.Wait.Microseconds()
 	}
-	err := eachNumber(ctx, tx, func(i int) { waiting[i] = true }, fmt.Sprintf(retrySQL, r.row.table.sql()), r.row.id, ids, eventIDs, topics, keys, lanes, attempts, errs, waits)
+	err := eachNumber(ctx, tx, func(i int) { waiting[i] = true }, fmt.Sprintf(retrySQL, r.row.Table.SQL()), r.row.ID, ids, eventIDs, topics, keys, lanes, attempts, errs, waits)
 	if err != nil {
 		return err
 	}
@@ -171,7 +172,7 @@ func attemptsOf(code string) int32 {
 }
 
 // errorOf is how a failure is kept in outbox.failure.
-func (r sourceRow) errorOf(code, reason string) string { return r.storable(code + ": " + reason) }
+func errorOf(row pg.Source, code, reason string) string { return row.Storable(code + ": " + reason) }
 
 // beginError is the error of an event whose relay has not come back.
 const beginError = "the relay ended while this event was being published"
@@ -182,10 +183,10 @@ func (f *failures) Begin(ctx context.Context, claim relay.Claim, events []*relay
 	refs := make([]relay.Ref, len(events))
 	topics, keys, lanes := make([]string, len(events)), make([]string, len(events)), make([]int32, len(events))
 	for i, e := range events {
-		refs[i], topics[i], keys[i], lanes[i] = e.Ref(), e.Topic, e.PartitionKey, relay.Lane(e.PartitionKey, f.row.lanes)
+		refs[i], topics[i], keys[i], lanes[i] = e.Ref(), e.Topic, e.PartitionKey, relay.Lane(e.PartitionKey, f.row.Lanes)
 	}
 	ids, eventIDs := columnsOf(refs)
-	err := f.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	err := f.db.Run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		tag, err := conn.Exec(ctx, `
 WITH held AS MATERIALIZED (
     SELECT l.lane FROM outbox.lane l JOIN unnest($3::integer[], $4::bigint[]) c(lane, epoch) ON c.lane = l.lane
@@ -198,7 +199,7 @@ ON CONFLICT (source, id, event_id) DO UPDATE SET
     topic = excluded.topic, partition_key = excluded.partition_key, lane = excluded.lane,
     attempts = f.attempts + 1, crashes = f.crashes + 1, last_at = clock_timestamp(),
     last_error = CASE WHEN f.attempts > f.crashes THEN f.last_error ELSE excluded.last_error END`,
-			f.row.id, claim.Owner.ID, claim.Lanes, claim.Epochs, ids, eventIDs, topics, keys, lanes, beginError)
+			f.row.ID, claim.Owner.ID, claim.Lanes, claim.Epochs, ids, eventIDs, topics, keys, lanes, beginError)
 		begun = int(tag.RowsAffected())
 		return err
 	})
@@ -206,7 +207,7 @@ ON CONFLICT (source, id, event_id) DO UPDATE SET
 		err = relay.ErrLeaseLost
 	}
 	if err != nil {
-		return fmt.Errorf("write down that %d events of %s are about to be published: %w", len(events), f.row.table, err)
+		return fmt.Errorf("write down that %d events of %s are about to be published: %w", len(events), f.row.Table, err)
 	}
 	return nil
 }
@@ -218,7 +219,7 @@ func (f *failures) Clear(ctx context.Context, published, survived []relay.Ref) e
 	for i := range published {
 		done[i] = true
 	}
-	err := f.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	err := f.db.Run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, `
 WITH a AS MATERIALIZED (SELECT * FROM unnest($2::bigint[], $3::uuid[], $4::boolean[]) a(id, event_id, published)),
 gone AS (
@@ -227,11 +228,11 @@ gone AS (
 )
 UPDATE outbox.failure f SET attempts = f.attempts - f.crashes, crashes = 0 FROM a
 WHERE f.source = $1 AND f.id = a.id AND f.event_id = a.event_id AND NOT a.published AND f.crashes > 0 AND f.attempts > f.crashes`,
-			f.row.id, ids, eventIDs, done)
+			f.row.ID, ids, eventIDs, done)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("forget the attempts with %d events of %s: %w", len(ids), f.row.table, err)
+		return fmt.Errorf("forget the attempts with %d events of %s: %w", len(ids), f.row.Table, err)
 	}
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -22,7 +23,7 @@ func (f *failures) Bury(ctx context.Context, claim relay.Claim, dead []relay.Dea
 	}
 	began := f.now()
 	b := &burying{failures: f, until: began.Add(slowBatch), became: make([]relay.Burial, len(dead))}
-	err = inTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) error { return b.all(ctx, tx, claim, dead) })
+	err = pg.InTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) error { return b.all(ctx, tx, claim, dead) })
 	f.burials.learn(f.now().Sub(began), full)
 	if isBusy(err) && ctx.Err() == nil {
 		// Somebody has a lane locked; whatever was moved is back.
@@ -32,7 +33,7 @@ func (f *failures) Bury(ctx context.Context, claim relay.Claim, dead []relay.Dea
 		return b.became, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("move %d events of %s to outbox.dead_event: %w", len(dead), f.row.table, err)
+		return nil, fmt.Errorf("move %d events of %s to outbox.dead_event: %w", len(dead), f.row.Table, err)
 	}
 	return b.became, nil
 }
@@ -122,7 +123,7 @@ WITH found AS MATERIALIZED (
         SELECT (t.topic::text = u.topic AND t.partition_key::text = u.key) IS TRUE AS same, t.xmax AS locker FROM %s t
         WHERE t.id = u.id AND (t.event_id = u.event_id) IS TRUE AND t.published_at IS NULL OFFSET 0) t
 )
-SELECT t.n, t.same, %s FROM found t%s`, b.row.table.sql(), lockerColumns, lockerJoin), ids, eventIDs, topics, keys)
+SELECT t.n, t.same, %s FROM found t%s`, b.row.Table.SQL(), lockerColumns, lockerJoin), ids, eventIDs, topics, keys)
 	if err != nil {
 		return fmt.Errorf("look at the rows: %w", err)
 	}
@@ -146,7 +147,7 @@ SELECT t.n, t.same, %s FROM found t%s`, b.row.table.sql(), lockerColumns, locker
 // take takes events that the server refuses to move. A right that is missing is missing for all.
 func (b *burying) take(graves []grave, err error) bool {
 	switch {
-	case len(graves) > 1 && code(err) != "42501":
+	case len(graves) > 1 && pg.Code(err) != "42501":
 		return false
 	case isBusy(err):
 		b.note(graves, relay.Burial{Err: relay.ErrLocked})
@@ -166,12 +167,12 @@ func (b *burying) note(graves []grave, became relay.Burial) {
 const buryingSettings = plainPlan + `, set_config('lock_timeout', '250ms', true)`
 
 // refusesForGood tells that moving this event meets the same answer again, also from a trigger that raises.
-func refusesForGood(err error) bool { return isRefusal(err) || isRaised(err) }
+func refusesForGood(err error) bool { return pg.IsRefusal(err) || isRaised(err) }
 
 // explainBury names the rights that are missing, if that is what it is.
 func (f *failures) explainBury(err error) error {
-	if code(err) != "42501" {
+	if pg.Code(err) != "42501" {
 		return err
 	}
-	return fmt.Errorf("%w; to move events, the relay needs: GRANT DELETE ON TABLE %s and GRANT INSERT, UPDATE ON TABLE outbox.dead_event, to the relay's role", err, f.row.table.sql())
+	return fmt.Errorf("%w; to move events, the relay needs: GRANT DELETE ON TABLE %s and GRANT INSERT, UPDATE ON TABLE outbox.dead_event, to the relay's role", err, f.row.Table.SQL())
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -16,13 +17,15 @@ const goneAtOnce = 1000
 // ghosts finds records of outbox.failure whose events are published or gone. Whoever publishes an event removes its record, but only when the settle has committed; a relay that
 // ends in between leaves it. Nobody would look at it again before the lane has another owner, and it would be shown, with its crashes, for as long.
 type ghosts struct {
-	db  runner
-	row sourceRow
+	db  pg.Runner
+	row pg.Source
 	// at is the record up to which the round has come.
 	at relay.Ref
 }
 
-func newGhosts(db runner, row sourceRow) *ghosts { return &ghosts{db, row, relay.Ref{ID: beginning}} }
+func newGhosts(db pg.Runner, row pg.Source) *ghosts {
+	return &ghosts{db, row, relay.Ref{ID: beginning}}
+}
 
 // forget removes those of the next page; the last page begins the round anew. No lease is needed: an event that is published stays so. It relies on the primary keys of failure
 // and of the table, and leaves alone what somebody has locked.
@@ -30,7 +33,7 @@ func (g *ghosts) forget(ctx context.Context) error {
 	var looked int
 	var id *int64
 	var event *uuid.UUID
-	err := inTx(ctx, g.db, func(ctx context.Context, tx pgx.Tx) error {
+	err := pg.InTx(ctx, g.db, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, plainPlan); err != nil {
 			return fmt.Errorf("set the plan: %w", err)
 		}
@@ -45,10 +48,10 @@ WITH page AS MATERIALIZED (
     WHERE f.source = $1 AND f.id = free.id AND f.event_id = free.event_id
 )
 SELECT (SELECT count(*) FROM page), last.id, last.event_id FROM (SELECT) one LEFT JOIN (SELECT id, event_id FROM page ORDER BY id DESC, event_id DESC LIMIT 1) last ON true`,
-			g.row.table.sql()), g.row.id, g.at.ID, g.at.EventID.String(), goneAtOnce).Scan(&looked, &id, &event)
+			g.row.Table.SQL()), g.row.ID, g.at.ID, g.at.EventID.String(), goneAtOnce).Scan(&looked, &id, &event)
 	})
 	if err != nil {
-		return fmt.Errorf("forget what has failed of %s and is published since: %w", g.row.table, err)
+		return fmt.Errorf("forget what has failed of %s and is published since: %w", g.row.Table, err)
 	}
 	if looked < goneAtOnce || id == nil || event == nil {
 		g.at = relay.Ref{ID: beginning}

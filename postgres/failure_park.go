@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -46,7 +47,7 @@ func (f *failures) Park(ctx context.Context, claim relay.Claim, parked []relay.P
 	}
 	p := &parking{failures: f}
 	park := halves[relay.ParkedKey]{do: p.park, tell: refusesRow, take: p.take}
-	err = inTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) error {
+	err = pg.InTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) error {
 		if err := holdLanes(ctx, tx, f.row, claim, keys); err != nil {
 			return err
 		}
@@ -59,7 +60,7 @@ func (f *failures) Park(ctx context.Context, claim relay.Claim, parked []relay.P
 		err = p.refused.err()
 	}
 	if err != nil {
-		return nil, fmt.Errorf("park %d keys of %s: %w", len(parked), f.row.table, err)
+		return nil, fmt.Errorf("park %d keys of %s: %w", len(parked), f.row.Table, err)
 	}
 	return p.gone, nil
 }
@@ -83,12 +84,12 @@ func (p *parking) take(parked []relay.ParkedKey, err error) bool {
 
 // refusesRow tells that the server refuses what is in a row, or a trigger does. A right that is missing, or a column, is missing for every row.
 func refusesRow(err error) bool {
-	c := code(err)
+	c := pg.Code(err)
 	return len(c) == 5 && strings.Contains("21 22 23 54 P0", c[:2])
 }
 
 func (p *parking) park(ctx context.Context, tx pgx.Tx, parked []relay.ParkedKey) error {
-	rows, err := tx.Query(ctx, fmt.Sprintf(parkSQL, p.row.table.sql()), p.args(parked)...)
+	rows, err := tx.Query(ctx, fmt.Sprintf(parkSQL, p.row.Table.SQL()), p.args(parked)...)
 	if err != nil {
 		return err
 	}
@@ -113,10 +114,10 @@ func (p *parking) args(parked []relay.ParkedKey) []any {
 	reasons, errs, aggregates, aggregateIDs := make([]string, n), make([]string, n), make([]string, n), make([]string, n)
 	for i, k := range parked {
 		ids[i], eventIDs[i] = k.Event.ID, k.Event.EventID.String()
-		topics[i], keys[i], hashes[i], lanes[i] = k.Topic, k.PartitionKey, keyHash(k.Key), relay.Lane(k.PartitionKey, p.row.lanes)
-		types[i], codes[i], reasons[i] = k.EventType, k.Code, p.row.storable(k.Reason)
-		errs[i], attempts[i] = p.row.errorOf(k.Code, k.Reason), attemptsOf(k.Code)
+		topics[i], keys[i], hashes[i], lanes[i] = k.Topic, k.PartitionKey, pg.KeyHash(k.Key), relay.Lane(k.PartitionKey, p.row.Lanes)
+		types[i], codes[i], reasons[i] = k.EventType, k.Code, p.row.Storable(k.Reason)
+		errs[i], attempts[i] = errorOf(p.row, k.Code, k.Reason), attemptsOf(k.Code)
 		aggregates[i], aggregateIDs[i] = k.Aggregate.Type, k.Aggregate.ID
 	}
-	return []any{p.row.id, ids, eventIDs, topics, keys, hashes, lanes, types, codes, reasons, errs, attempts, aggregates, aggregateIDs}
+	return []any{p.row.ID, ids, eventIDs, topics, keys, hashes, lanes, types, codes, reasons, errs, attempts, aggregates, aggregateIDs}
 }

@@ -8,19 +8,20 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
 // failures keeps what was tried in vain and which keys are parked, and carries out what operators ask for.
 type failures struct {
-	db  runner
-	row sourceRow
+	db  pg.Runner
+	row pg.Source
 	now func() time.Time
 	// burials is how many events the next call of Bury takes.
 	burials pace
 }
 
-func newFailures(db runner, row sourceRow) *failures {
+func newFailures(db pg.Runner, row pg.Source) *failures {
 	return &failures{db: db, row: row, now: time.Now, burials: firstBurial}
 }
 
@@ -32,10 +33,10 @@ func (f *failures) ParkedKeys(ctx context.Context, lanes []int32) ([]relay.Parke
 // parkedKeys returns those for which the condition, on one parameter, holds.
 func (f *failures) parkedKeys(ctx context.Context, condition string, arg any) ([]relay.ParkedKey, error) {
 	var parked []relay.ParkedKey
-	err := f.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	err := f.db.Run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		rows, err := conn.Query(ctx, `
 SELECT topic, partition_key, id, event_id, event_type, coalesce(aggregate_type, ''), coalesce(aggregate_id, ''), code, reason, parked_at
-FROM outbox.parked_key WHERE source = $1 AND `+condition+` ORDER BY parked_at, id`, f.row.id, arg)
+FROM outbox.parked_key WHERE source = $1 AND `+condition+` ORDER BY parked_at, id`, f.row.ID, arg)
 		if err != nil {
 			return err
 		}
@@ -43,7 +44,7 @@ FROM outbox.parked_key WHERE source = $1 AND `+condition+` ORDER BY parked_at, i
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read the parked keys of %s: %w", f.row.table, err)
+		return nil, fmt.Errorf("read the parked keys of %s: %w", f.row.Table, err)
 	}
 	return parked, nil
 }
@@ -61,11 +62,11 @@ const maxTopic = 1000
 func (f *failures) HoldTopics(ctx context.Context, owner relay.Owner, held []relay.HeldTopic) error {
 	topics, codes, reasons := make([]string, len(held)), make([]string, len(held)), make([]string, len(held))
 	for i, h := range held {
-		topics[i], codes[i], reasons[i] = storable(strings.ToValidUTF8(h.Topic[:min(len(h.Topic), maxTopic)], "")), h.Code, f.row.storable(h.Reason)
+		topics[i], codes[i], reasons[i] = pg.Storable(strings.ToValidUTF8(h.Topic[:min(len(h.Topic), maxTopic)], "")), h.Code, f.row.Storable(h.Reason)
 	}
-	err := inTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) error {
+	err := pg.InTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) error {
 		_, err := tx.Exec(ctx, `
-DELETE FROM outbox.held_topic WHERE source = $1 AND owner = $2 AND topic <> ALL ($3::text[])`, f.row.id, owner.ID, topics)
+DELETE FROM outbox.held_topic WHERE source = $1 AND owner = $2 AND topic <> ALL ($3::text[])`, f.row.ID, owner.ID, topics)
 		if err != nil {
 			return err
 		}
@@ -78,11 +79,11 @@ INSERT INTO outbox.held_topic AS h (source, owner, topic, code, reason)
 SELECT DISTINCT ON (n.topic) me.source, me.owner, n.topic, n.code, n.reason
 FROM me, unnest($3::text[], $4::text[], $5::text[]) AS n(topic, code, reason)
 ON CONFLICT (source, owner, topic) DO UPDATE SET code = excluded.code, reason = excluded.reason`,
-			f.row.id, owner.ID, topics, codes, reasons)
+			f.row.ID, owner.ID, topics, codes, reasons)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("write down the held topics of %s: %w", f.row.table, err)
+		return fmt.Errorf("write down the held topics of %s: %w", f.row.Table, err)
 	}
 	return nil
 }

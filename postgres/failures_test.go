@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/outbox-relay/outbox/internal/lanesql"
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -60,7 +61,7 @@ func TestParkedKeysComeBackAsTheyWereParked(t *testing.T) {
 	}
 	same(t, "parked keys", parkedKeys(t, s), want)
 	same(t, "wrong lanes", queryOne[int](t, db, `
-SELECT count(*) FROM outbox.parked_key WHERE lane <> `+lanesql.Of("partition_key", "8")+` OR key_hash <> `+keyHashSQL("topic", "partition_key")), 0)
+SELECT count(*) FROM outbox.parked_key WHERE lane <> `+lanesql.Of("partition_key", "8")+` OR key_hash <> `+pg.KeyHashSQL("topic", "partition_key")), 0)
 }
 
 func TestParkingAgainKeepsTheTimeOnlyForTheSameEvent(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/outbox-relay/outbox/internal/pg"
 )
 
 // and joins the conditions that are not empty.
@@ -19,7 +21,7 @@ func (r *reader) mine(s *statement) string {
 	if r.lanes.all() {
 		return ""
 	}
-	return r.row.within(r.lanes, s)
+	return r.lanes.within(r.row, s)
 }
 
 // walkFilter is the condition for a row to be one of the walk's. Released keys and topics are looked for in the reader's lanes alone; of a gained lane
@@ -28,7 +30,7 @@ func (r *reader) walkFilter(s *statement, w *walk) string {
 	if w.lanes.len() == 0 {
 		return and(r.releasedFilter(s, w), r.mine(s))
 	}
-	gained := and(r.row.within(w.lanes, s), r.heldFilter(s), r.parkedFilter(s, w.sieve))
+	gained := and(w.lanes.within(r.row, s), r.heldFilter(s), r.parkedFilter(s, w.sieve))
 	if len(w.keys) == 0 && len(w.topics) == 0 {
 		return gained
 	}
@@ -61,7 +63,7 @@ func (r *reader) parkedFilter(s *statement, v sieve) string {
 	if !v.on() {
 		return ""
 	}
-	return unparkedSQL(s, r.row.id)
+	return unparkedSQL(s, r.row.ID)
 }
 
 // unparkedSQL is the condition for the row e to be of no parked key. It is a scalar subquery, that is one index lookup for each row. EXISTS would be
@@ -69,7 +71,7 @@ func (r *reader) parkedFilter(s *statement, v sieve) string {
 func unparkedSQL(s *statement, source uuid.UUID) string {
 	return fmt.Sprintf(`(SELECT p.lane FROM outbox.parked_key p
         WHERE p.source = %s AND p.key_hash = %s) IS NULL`,
-		s.param(pgtype.UUIDOID, [16]byte(source)), keyHashSQL("coalesce(e.topic::text, '')", "coalesce(e.partition_key::text, '')"))
+		s.param(pgtype.UUIDOID, [16]byte(source)), pg.KeyHashSQL("coalesce(e.topic::text, '')", "coalesce(e.partition_key::text, '')"))
 }
 
 // notOlder is true for a row whose transaction is not older than xid. age() compares across the wrap of xids.

@@ -1,14 +1,13 @@
 package postgres
 
 import (
-	"crypto/sha256"
 	"maps"
 	"slices"
 	"strconv"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/outbox-relay/outbox/internal/lanesql"
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -50,26 +49,10 @@ func (s laneSet) has(partitionKey string) bool {
 	return ok
 }
 
-// lane is the lane of the expression for a partition key, as [relay.Lane] has it; lanes is the expression for their number.
-func (r sourceRow) lane(partitionKey, lanes string) string {
-	return lanesql.Of(lanesql.UTF8(r.encoding, partitionKey), lanes)
-}
-
-// within is the condition for the row e to be in one of the lanes.
-func (r sourceRow) within(s laneSet, st *statement) string {
+// within is the condition for the row e of the source to be in one of the lanes.
+func (s laneSet) within(row pg.Source, st *statement) string {
 	// An empty list must not become NULL, of which nothing is true, nor its contrary.
 	lanes := slices.AppendSeq(make([]int32, 0, len(s.set)), maps.Keys(s.set))
 	slices.Sort(lanes)
-	return r.lane("coalesce(e.partition_key::text, '')", strconv.Itoa(s.total)) + " = ANY (" + st.param(pgtype.Int4ArrayOID, lanes) + ")"
-}
-
-// keyHash is what parked_key is keyed by: topic and partition key of a row may be longer than an index entry. keyHashSQL is the same in SQL.
-func keyHash(key relay.Key) []byte {
-	sum := sha256.Sum256([]byte(key.Topic + "\x00" + key.PartitionKey))
-	return sum[:]
-}
-
-// keyHashSQL is of the expressions for a topic and a partition key.
-func keyHashSQL(topic, partitionKey string) string {
-	return "sha256(" + bytesSQL(topic) + " || '\\x00'::bytea || " + bytesSQL(partitionKey) + ")"
+	return row.Lane("coalesce(e.partition_key::text, '')", strconv.Itoa(s.total)) + " = ANY (" + st.param(pgtype.Int4ArrayOID, lanes) + ")"
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox/internal/advice"
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -20,8 +21,8 @@ import (
 // Order of locks: the mode lock, outbox.source, the relay's own row, lanes in ascending order. Lanes of others are taken last and never waited for, so no two
 // of these statements wait for each other.
 type leases struct {
-	db  runner
-	row sourceRow
+	db  pg.Runner
+	row pg.Source
 
 	mu sync.Mutex
 	// given is the server that gave the lanes; another one may not know of it.
@@ -40,8 +41,8 @@ type leased struct {
 func (l *leases) Claim(ctx context.Context, owner relay.Owner, ttl time.Duration, held relay.Claim) (relay.Claim, error) {
 	var lanes []leased
 	var at server
-	err := inTx(ctx, l.db, func(ctx context.Context, tx pgx.Tx) error {
-		if err := refuseIfCompeting(ctx, tx, l.row.id); err != nil {
+	err := pg.InTx(ctx, l.db, func(ctx context.Context, tx pgx.Tx) error {
+		if err := refuseIfCompeting(ctx, tx, l.row.ID); err != nil {
 			return err
 		}
 		var err error
@@ -51,19 +52,19 @@ func (l *leases) Claim(ctx context.Context, owner relay.Owner, ttl time.Duration
 		if len(held.Lanes) > 0 && !at.same(l.giver()) {
 			return l.changed(at)
 		}
-		if err := register(ctx, tx, l.row.id, owner, ttl); err != nil {
+		if err := register(ctx, tx, l.row.ID, owner, ttl); err != nil {
 			return err
 		}
 		lanes, err = l.share(ctx, tx, owner.ID, ttl, held)
 		return err
 	})
 	switch {
-	case isReadOnly(err) && len(held.Lanes) > 0:
-		return relay.Claim{}, fmt.Errorf("claim lanes of %s: the server is read-only now: %w", l.row.table, relay.ErrServerChanged)
-	case isReadOnly(err):
-		return relay.Claim{}, fmt.Errorf("claim lanes of %s: %w", l.row.table, errReadOnly)
+	case pg.IsReadOnly(err) && len(held.Lanes) > 0:
+		return relay.Claim{}, fmt.Errorf("claim lanes of %s: the server is read-only now: %w", l.row.Table, relay.ErrServerChanged)
+	case pg.IsReadOnly(err):
+		return relay.Claim{}, fmt.Errorf("claim lanes of %s: %w", l.row.Table, errReadOnly)
 	case err != nil:
-		return relay.Claim{}, fmt.Errorf("claim lanes of %s: %w", l.row.table, err)
+		return relay.Claim{}, fmt.Errorf("claim lanes of %s: %w", l.row.Table, err)
 	}
 	if len(held.Lanes) == 0 {
 		l.remember(at)
@@ -103,28 +104,28 @@ func (l *leases) changed(now server) error {
 // holdLayout locks the source's row against a change of the number of lanes, and checks that all lanes are there and no more: a lane that nobody
 // claims is a part of the keys that nobody publishes. The lock disturbs no other claim, and no settle. A relay whose program the schema has outgrown since it was
 // opened gets no further.
-func holdLayout(ctx context.Context, tx pgx.Tx, row sourceRow) (server, error) {
+func holdLayout(ctx context.Context, tx pgx.Tx, row pg.Source) (server, error) {
 	var at server
 	var lanes int
 	var found []int32
 	var outgrown *string
 	err := tx.QueryRow(ctx, `
-SELECT s.lanes, array(SELECT l.lane FROM outbox.lane l WHERE l.source = s.id ORDER BY l.lane), `+serverSQL+`, `+outgrownSQL()+`
-FROM outbox.source s WHERE s.id = $1 FOR KEY SHARE OF s`, row.id).Scan(&lanes, &found, &at.started, &at.timeline, &at.recovery, &outgrown)
+SELECT s.lanes, array(SELECT l.lane FROM outbox.lane l WHERE l.source = s.id ORDER BY l.lane), `+serverSQL+`, `+pg.OutgrownSQL()+`
+FROM outbox.source s WHERE s.id = $1 FOR KEY SHARE OF s`, row.ID).Scan(&lanes, &found, &at.started, &at.timeline, &at.recovery, &outgrown)
 	switch {
 	case err != nil:
 		return server{}, fmt.Errorf("read the number of lanes: %w", err)
 	case outgrown != nil:
-		return server{}, refuseOutgrown(outgrown)
-	case lanes != row.lanes:
+		return server{}, pg.RefuseOutgrown(outgrown)
+	case lanes != row.Lanes:
 		return server{}, fmt.Errorf("the source has %d lanes now, and had %d when this relay opened it: the number was changed while no relay was alive; "+
-			"the relay has to open it again", lanes, row.lanes)
+			"the relay has to open it again", lanes, row.Lanes)
 	case len(found) == lanes && found[0] == 0 && found[lanes-1] == int32(lanes)-1:
 		return at, nil
 	}
-	return server{}, misconfigured{fmt.Errorf("outbox.lane holds the lanes %v, and outbox.source says 0 to %d: it was changed by hand or restored in part; "+
+	return server{}, pg.Misconfigured(fmt.Errorf("outbox.lane holds the lanes %v, and outbox.source says 0 to %d: it was changed by hand or restored in part; "+
 		"stop all relays of this table, delete the lanes that are too many, and run for those that are missing: outbox migrate up --table %s",
-		found, lanes-1, advice.Word(row.table.String()))}
+		found, lanes-1, advice.Word(row.Table.String())))
 }
 
 // register shows the relay to the others and to operators, working or waiting, and forgets those that have been dead for a day.
@@ -135,7 +136,7 @@ VALUES ($1, $2, $3, $4, 0, clock_timestamp() + $5::bigint * interval '1 microsec
 ON CONFLICT (source, owner) DO UPDATE SET
     name = excluded.name, version = excluded.version, seen_at = clock_timestamp(),
     expires_at = clock_timestamp() + $5::bigint * interval '1 microsecond'`,
-		source, owner.ID, storable(owner.Name), storable(owner.Version), ttl.Microseconds())
+		source, owner.ID, pg.Storable(owner.Name), pg.Storable(owner.Version), ttl.Microseconds())
 	if err != nil {
 		return fmt.Errorf("register the relay: %w", err)
 	}
@@ -152,7 +153,7 @@ DELETE FROM outbox.relay WHERE source = $1 AND owner IN (
 
 // share prolongs what the owner has and takes free lanes up to its share.
 func (l *leases) share(ctx context.Context, tx pgx.Tx, owner uuid.UUID, ttl time.Duration, held relay.Claim) ([]leased, error) {
-	mine, err := prolong(ctx, tx, l.row.id, owner, ttl, len(held.Lanes) == 0)
+	mine, err := prolong(ctx, tx, l.row.ID, owner, ttl, len(held.Lanes) == 0)
 	if err != nil {
 		return nil, err
 	}
@@ -165,11 +166,11 @@ func (l *leases) share(ctx context.Context, tx pgx.Tx, owner uuid.UUID, ttl time
 	var standing relay.Standing
 	err = tx.QueryRow(ctx, `
 SELECT count(*) FILTER (WHERE owner <> $2 AND standing = 2), coalesce(max(standing) FILTER (WHERE owner = $2), 0)
-FROM outbox.relay WHERE source = $1 AND mode = 'leased' AND expires_at > clock_timestamp()`, l.row.id, owner).Scan(&others, &standing)
+FROM outbox.relay WHERE source = $1 AND mode = 'leased' AND expires_at > clock_timestamp()`, l.row.ID, owner).Scan(&others, &standing)
 	if err != nil {
 		return nil, fmt.Errorf("count the relays: %w", err)
 	}
-	most := relay.Share(l.row.lanes, others+1)
+	most := relay.Share(l.row.Lanes, others+1)
 	if others > 0 && standing < relay.StandingTried {
 		most = min(most, 1) // it may die of what it takes, and another relay is there
 	}
@@ -177,7 +178,7 @@ FROM outbox.relay WHERE source = $1 AND mode = 'leased' AND expires_at > clock_t
 	if room <= 0 {
 		return mine, nil
 	}
-	more, err := takeFree(ctx, tx, l.row.id, owner, ttl, room)
+	more, err := takeFree(ctx, tx, l.row.ID, owner, ttl, room)
 	return append(mine, more...), err
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -26,7 +27,7 @@ SELECT (SELECT count(*) FROM other WHERE standing = 2) + 1,
        (SELECT count(*) FROM outbox.lane WHERE source = $1 AND (owner IS NULL OR expires_at <= clock_timestamp())),
        EXISTS (SELECT FROM outbox.request WHERE source = $1 AND done_at IS NULL),
        coalesce(h.owner, '00000000-0000-0000-0000-000000000000'), coalesce(r.name, ''), coalesce(r.version, ''),
-       coalesce(greatest(0, extract(epoch FROM h.expires_at - clock_timestamp()) * 1000000), 0)::bigint, ` + pausesNameSQL + `, ` + outgrownSQL() + `
+       coalesce(greatest(0, extract(epoch FROM h.expires_at - clock_timestamp()) * 1000000), 0)::bigint, ` + pausesNameSQL + `, ` + pg.OutgrownSQL() + `
 FROM (SELECT) one
 LEFT JOIN LATERAL (
     SELECT owner, expires_at FROM outbox.lane WHERE source = $1 AND owner <> $2 AND expires_at > clock_timestamp()
@@ -39,15 +40,15 @@ func (l *leases) Look(ctx context.Context, owner relay.Owner) (relay.View, error
 	var v relay.View
 	var proved, us int64
 	var outgrown *string
-	err := l.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, lookSQL(), l.row.id, owner.ID).
+	err := l.db.Run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, lookSQL(), l.row.ID, owner.ID).
 			Scan(&v.Relays, &v.Newcomer, &proved, &v.Free, &v.Requests, &v.Holder.ID, &v.Holder.Name, &v.Holder.Version, &us, &v.Pauses, &outgrown)
 	})
 	if err == nil {
-		err = refuseOutgrown(outgrown)
+		err = pg.RefuseOutgrown(outgrown)
 	}
 	if err != nil {
-		return relay.View{}, fmt.Errorf("look at the lanes of %s: %w", l.row.table, err)
+		return relay.View{}, fmt.Errorf("look at the lanes of %s: %w", l.row.Table, err)
 	}
 	v.Proved, v.Expires = microseconds(proved), microseconds(us)
 	return v, nil
@@ -55,37 +56,37 @@ func (l *leases) Look(ctx context.Context, owner relay.Owner) (relay.View, error
 
 // Report implements [relay.Leases]. The proof of an earlier time that arrives late takes nothing back.
 func (l *leases) Report(ctx context.Context, owner relay.Owner, r relay.Report) error {
-	err := l.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	err := l.db.Run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, `
 UPDATE outbox.relay SET seen_at = clock_timestamp(), standing = greatest(standing, $3::smallint),
     proved_at = greatest(proved_at, clock_timestamp() - $4::bigint * interval '1 microsecond'),
     silent_since = clock_timestamp() - $5::bigint * interval '1 microsecond'
-WHERE source = $1 AND owner = $2`, l.row.id, owner.ID, int16(r.Standing), orNull(r.Proved), orNull(r.Silent))
+WHERE source = $1 AND owner = $2`, l.row.ID, owner.ID, int16(r.Standing), orNull(r.Proved), orNull(r.Silent))
 		return err
 	})
 	switch {
-	case isReadOnly(err):
-		return fmt.Errorf("report to the relays of %s: the server is read-only now: %w", l.row.table, relay.ErrServerChanged)
+	case pg.IsReadOnly(err):
+		return fmt.Errorf("report to the relays of %s: the server is read-only now: %w", l.row.Table, relay.ErrServerChanged)
 	case err != nil:
-		return fmt.Errorf("report to the relays of %s: %w", l.row.table, err)
+		return fmt.Errorf("report to the relays of %s: %w", l.row.Table, err)
 	}
 	return nil
 }
 
 // StandBy implements [relay.Leases].
 func (l *leases) StandBy(ctx context.Context, owner relay.Owner, ttl time.Duration, r relay.Report) error {
-	err := inTx(ctx, l.db, func(ctx context.Context, tx pgx.Tx) error {
-		if err := register(ctx, tx, l.row.id, owner, ttl); err != nil {
+	err := pg.InTx(ctx, l.db, func(ctx context.Context, tx pgx.Tx) error {
+		if err := register(ctx, tx, l.row.ID, owner, ttl); err != nil {
 			return err
 		}
 		_, err := tx.Exec(ctx, `
 UPDATE outbox.relay SET standing = 0, proved_at = greatest(proved_at, clock_timestamp() - $3::bigint * interval '1 microsecond'),
     silent_since = clock_timestamp() - $4::bigint * interval '1 microsecond'
-WHERE source = $1 AND owner = $2`, l.row.id, owner.ID, orNull(r.Proved), orNull(r.Silent))
+WHERE source = $1 AND owner = $2`, l.row.ID, owner.ID, orNull(r.Proved), orNull(r.Silent))
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("stand by at %s: %w", l.row.table, err)
+		return fmt.Errorf("stand by at %s: %w", l.row.Table, err)
 	}
 	return nil
 }
@@ -119,44 +120,44 @@ SELECT (SELECT count(*) FROM renewed), ` + serverSQL
 func (l *leases) Renew(ctx context.Context, claim relay.Claim, ttl time.Duration) error {
 	var renewed int
 	var at server
-	err := l.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, renewSQL, l.row.id, claim.Owner.ID, claim.Lanes, claim.Epochs, ttl.Microseconds()).
+	err := l.db.Run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, renewSQL, l.row.ID, claim.Owner.ID, claim.Lanes, claim.Epochs, ttl.Microseconds()).
 			Scan(&renewed, &at.started, &at.timeline, &at.recovery)
 	})
 	switch {
-	case isReadOnly(err):
-		return fmt.Errorf("renew the lease of %s: the server is read-only now: %w", l.row.table, relay.ErrServerChanged)
+	case pg.IsReadOnly(err):
+		return fmt.Errorf("renew the lease of %s: the server is read-only now: %w", l.row.Table, relay.ErrServerChanged)
 	case err != nil:
-		return fmt.Errorf("renew the lease of %s: %w", l.row.table, err)
+		return fmt.Errorf("renew the lease of %s: %w", l.row.Table, err)
 	case !at.same(l.giver()):
-		return fmt.Errorf("renew the lease of %s: %w", l.row.table, l.changed(at))
+		return fmt.Errorf("renew the lease of %s: %w", l.row.Table, l.changed(at))
 	case renewed != len(claim.Lanes):
-		return fmt.Errorf("renew the lease of %s: %w", l.row.table, relay.ErrLeaseLost)
+		return fmt.Errorf("renew the lease of %s: %w", l.row.Table, relay.ErrLeaseLost)
 	}
 	return nil
 }
 
 // Release implements [relay.Leases].
 func (l *leases) Release(ctx context.Context, claim relay.Claim) error {
-	err := l.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	err := l.db.Run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, `
 WITH held AS MATERIALIZED (
     SELECT l.lane FROM outbox.lane l JOIN unnest($3::integer[], $4::bigint[]) c(lane, epoch) ON c.lane = l.lane
     WHERE l.source = $1 AND l.owner = $2 AND l.epoch = c.epoch ORDER BY l.lane FOR UPDATE OF l
 )
 UPDATE outbox.lane l SET owner = NULL, expires_at = NULL FROM held WHERE l.source = $1 AND l.lane = held.lane`,
-			l.row.id, claim.Owner.ID, claim.Lanes, claim.Epochs)
+			l.row.ID, claim.Owner.ID, claim.Lanes, claim.Epochs)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("release lanes of %s: %w", l.row.table, err)
+		return fmt.Errorf("release lanes of %s: %w", l.row.Table, err)
 	}
 	return nil
 }
 
 // Leave implements [relay.Leases].
 func (l *leases) Leave(ctx context.Context, claim relay.Claim) error {
-	err := l.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	err := l.db.Run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, `
 WITH held AS MATERIALIZED (
     SELECT l.lane FROM outbox.lane l JOIN unnest($3::integer[], $4::bigint[]) c(lane, epoch) ON c.lane = l.lane
@@ -166,11 +167,11 @@ WITH held AS MATERIALIZED (
 )
 DELETE FROM outbox.relay WHERE source = $1 AND owner = $2 AND NOT EXISTS (
     SELECT FROM outbox.lane l WHERE l.source = $1 AND l.owner = $2 AND l.lane NOT IN (SELECT lane FROM held))`,
-			l.row.id, claim.Owner.ID, claim.Lanes, claim.Epochs)
+			l.row.ID, claim.Owner.ID, claim.Lanes, claim.Epochs)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("leave %s: %w", l.row.table, err)
+		return fmt.Errorf("leave %s: %w", l.row.Table, err)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/internal/pgtest"
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -170,7 +171,7 @@ func TestALockedLaneIsPassedOver(t *testing.T) {
 	}
 	c := claim(t, s, owner("a"))
 	same(t, "lanes taken", c.Lanes, []int32{0, 1, 3, 4, 5, 6, 7})
-	rollback(tx)
+	pg.Rollback(tx)
 	same(t, "lanes taken afterwards", reclaim(t, s, c).Lanes, allLanes)
 }
 
@@ -200,6 +201,6 @@ func begin(t *testing.T, db *pgxpool.Pool) pgx.Tx {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { rollback(tx) })
+	t.Cleanup(func() { pg.Rollback(tx) })
 	return tx
 }

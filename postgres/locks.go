@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/outbox-relay/outbox/internal/pg"
 )
 
 // Asking costs the server a look through its lock table, so it is done at most once in minAskEvery, and in no more than one part
@@ -22,7 +24,7 @@ const (
 // seen before the question can only be filled by a transaction that the answer names. No other mode counts: VACUUM and CREATE INDEX
 // would hold holes open.
 type lockAsker struct {
-	db    runner
+	db    pg.Runner
 	table string
 	// own are the process ids of the source's own connections, whose locks do not count; empty behind a pooler.
 	own []int32
@@ -74,7 +76,7 @@ func (a *lockAsker) query(ctx context.Context) (found holders, start time.Time, 
 	q.param(pgtype.TextOID, a.table)
 	q.param(pgtype.Int4ArrayOID, append([]int32{}, a.own...))
 	found = holders{}
-	err = a.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	err = a.db.Run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		return q.run(ctx, conn, func(row [][]byte) error {
 			if row[0] == nil {
 				start = timeOf(row[2])

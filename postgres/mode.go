@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -70,8 +71,8 @@ func seconds(us int64) time.Duration {
 
 // competitors are the registrations of relays that compete for rows, in outbox.relay, judged by the database's clock alone.
 type competitors struct {
-	db  runner
-	row sourceRow
+	db  pg.Runner
+	row pg.Source
 }
 
 // endExpiredSQL takes lanes from owners whose leases have run out, so that a renewal that comes late does not find them. It waits for one that is
@@ -87,7 +88,7 @@ func registerCompetingSQL() string {
 	return `
 INSERT INTO outbox.relay (source, owner, name, version, mode, expires_at)
 SELECT $1, $2, $3, $4, 'competing', clock_timestamp() + $5::bigint * interval '1 microsecond'
-WHERE NOT EXISTS (SELECT FROM outbox.lane WHERE source = $1 AND owner IS NOT NULL) AND ` + outgrownSQL() + ` IS NULL
+WHERE NOT EXISTS (SELECT FROM outbox.lane WHERE source = $1 AND owner IS NOT NULL) AND ` + pg.OutgrownSQL() + ` IS NULL
 ON CONFLICT (source, owner) DO UPDATE SET name = excluded.name, version = excluded.version, mode = excluded.mode,
     seen_at = clock_timestamp(), expires_at = excluded.expires_at`
 }
@@ -101,9 +102,9 @@ WHERE source = $1 AND owner = $2 AND mode = 'competing' AND expires_at > clock_t
 // one transaction: a process that freezes in it keeps the lock from nobody.
 func (c *competitors) underModeLock(ctx context.Context, statements *pgx.Batch) (changed int64, err error) {
 	batch := &pgx.Batch{}
-	batch.Queue(`SELECT pg_advisory_xact_lock($1)`, modeLock(c.row.id))
+	batch.Queue(`SELECT pg_advisory_xact_lock($1)`, modeLock(c.row.ID))
 	batch.QueuedQueries = append(batch.QueuedQueries, statements.QueuedQueries...)
-	err = c.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	err = c.db.Run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		results := conn.SendBatch(ctx, batch)
 		var err error
 		for range batch.Len() {
@@ -121,14 +122,14 @@ func (c *competitors) underModeLock(ctx context.Context, statements *pgx.Batch) 
 // Register makes the owner a competing relay for ttl. It refuses while a lane is leased.
 func (c *competitors) Register(ctx context.Context, owner relay.Owner, ttl time.Duration) error {
 	batch := &pgx.Batch{}
-	batch.Queue(endExpiredSQL, c.row.id)
-	batch.Queue(registerCompetingSQL(), c.row.id, owner.ID, storable(owner.Name), storable(owner.Version), ttl.Microseconds())
+	batch.Queue(endExpiredSQL, c.row.ID)
+	batch.Queue(registerCompetingSQL(), c.row.ID, owner.ID, pg.Storable(owner.Name), pg.Storable(owner.Version), ttl.Microseconds())
 	n, err := c.underModeLock(ctx, batch)
 	if err == nil && n == 0 {
 		err = c.unregistered(ctx)
 	}
 	if err != nil {
-		return fmt.Errorf("register as a competing relay of %s: %w", c.row.table, err)
+		return fmt.Errorf("register as a competing relay of %s: %w", c.row.Table, err)
 	}
 	return nil
 }
@@ -136,39 +137,39 @@ func (c *competitors) Register(ctx context.Context, owner relay.Owner, ttl time.
 // Renew prolongs the registration. It is relay.ErrLeaseLost when that has run out meanwhile, even if nobody has noticed.
 func (c *competitors) Renew(ctx context.Context, owner relay.Owner, ttl time.Duration) error {
 	batch := &pgx.Batch{}
-	batch.Queue(renewCompetingSQL, c.row.id, owner.ID, ttl.Microseconds())
+	batch.Queue(renewCompetingSQL, c.row.ID, owner.ID, ttl.Microseconds())
 	n, err := c.underModeLock(ctx, batch)
 	if err == nil && n == 0 {
 		err = relay.ErrLeaseLost
 	}
 	if err != nil {
-		return fmt.Errorf("renew the registration at %s: %w", c.row.table, err)
+		return fmt.Errorf("renew the registration at %s: %w", c.row.Table, err)
 	}
 	return nil
 }
 
 // Report writes down for how long Kafka has been silent to the owner; 0 when it answers.
 func (c *competitors) Report(ctx context.Context, owner relay.Owner, silent time.Duration) error {
-	err := c.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	err := c.db.Run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, `
 UPDATE outbox.relay SET seen_at = clock_timestamp(), silent_since = clock_timestamp() - $3::bigint * interval '1 microsecond'
-WHERE source = $1 AND owner = $2 AND mode = 'competing'`, c.row.id, owner.ID, orNull(silent))
+WHERE source = $1 AND owner = $2 AND mode = 'competing'`, c.row.ID, owner.ID, orNull(silent))
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("report to the relays of %s: %w", c.row.table, err)
+		return fmt.Errorf("report to the relays of %s: %w", c.row.Table, err)
 	}
 	return nil
 }
 
 // Withdraw ends the registration. Withdrawing one that is not there does nothing.
 func (c *competitors) Withdraw(ctx context.Context, owner relay.Owner) error {
-	err := c.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, `DELETE FROM outbox.relay WHERE source = $1 AND owner = $2 AND mode = 'competing'`, c.row.id, owner.ID)
+	err := c.db.Run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, `DELETE FROM outbox.relay WHERE source = $1 AND owner = $2 AND mode = 'competing'`, c.row.ID, owner.ID)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("end the registration at %s: %w", c.row.table, err)
+		return fmt.Errorf("end the registration at %s: %w", c.row.Table, err)
 	}
 	return nil
 }
@@ -176,13 +177,13 @@ func (c *competitors) Withdraw(ctx context.Context, owner relay.Owner) error {
 // unregistered says why a registration was refused.
 func (c *competitors) unregistered(ctx context.Context) error {
 	var outgrown *string
-	err := c.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, "SELECT "+outgrownSQL()).Scan(&outgrown)
+	err := c.db.Run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, "SELECT "+pg.OutgrownSQL()).Scan(&outgrown)
 	})
 	if err != nil {
 		return fmt.Errorf("read the version of the schema outbox: %w", err)
 	}
-	if err := refuseOutgrown(outgrown); err != nil {
+	if err := pg.RefuseOutgrown(outgrown); err != nil {
 		return err
 	}
 	return c.leased(ctx)
@@ -192,11 +193,11 @@ func (c *competitors) unregistered(ctx context.Context) error {
 func (c *competitors) leased(ctx context.Context) error {
 	var name string
 	var us int64
-	err := c.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	err := c.db.Run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		return conn.QueryRow(ctx, `
 SELECT coalesce(r.name, ''), (extract(epoch FROM l.expires_at - clock_timestamp()) * 1000000)::bigint
 FROM outbox.lane l LEFT JOIN outbox.relay r ON r.source = l.source AND r.owner = l.owner
-WHERE l.source = $1 AND l.owner IS NOT NULL ORDER BY l.expires_at DESC LIMIT 1`, c.row.id).Scan(&name, &us)
+WHERE l.source = $1 AND l.owner IS NOT NULL ORDER BY l.expires_at DESC LIMIT 1`, c.row.ID).Scan(&name, &us)
 	})
 	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
 		return fmt.Errorf("read who leases lanes: %w", err)

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -23,8 +24,8 @@ func (s *Store) Find(ctx context.Context, refs []operate.Ref) (found []operate.T
 		}
 		table := fmt.Sprintf("e.id, coalesce(e.event_id, %s), e.topic::text, e.partition_key::text, '' AS letter, '' AS code", nilUUID)
 		alive, dead := "CASE WHEN e.published_at IS NULL THEN 'pending' ELSE 'published' END", "'dead'"
-		text := of(alive, table, l.row.table.sql()+" e", "e.id = ANY ("+ids+")") +
-			" UNION ALL " + of(alive, table, l.row.table.sql()+" e", "e.event_id = ANY ("+events+")") +
+		text := of(alive, table, l.row.Table.SQL()+" e", "e.id = ANY ("+ids+")") +
+			" UNION ALL " + of(alive, table, l.row.Table.SQL()+" e", "e.event_id = ANY ("+events+")") +
 			" UNION ALL " + of(dead, "x.id, x.event_id, x.topic, x.partition_key, coalesce(x.letter_topic, ''), "+failedBy("x"), "outbox.dead_event x",
 			"x.source = "+b.source()+" AND (x.id = ANY ("+ids+") OR x.event_id = ANY ("+events+"))")
 		rows, err := l.tx.Query(ctx, text, b.args...)
@@ -84,7 +85,7 @@ func firstOf(candidates []operate.Target, r operate.Ref) (operate.Target, bool) 
 
 // alsoAskedSQL goes behind the rows of outbox.request that a statement writes as "asked". Where one lets a parked key go on whose event has another topic or partition key by now, for
 // somebody has corrected its row, the owner of that key's lane is asked too: it reads the key again, which else only its sweep would find.
-func (r sourceRow) alsoAskedSQL() string {
+func alsoAskedSQL(r pg.Source) string {
 	return fmt.Sprintf(`, also AS (
     INSERT INTO outbox.request (source, verb, topic, partition_key, id_of_event, event_id, requested_by, reason)
     SELECT a.source, '%s', t.topic, t.key, p.id, p.event_id, a.requested_by, a.reason
@@ -93,7 +94,7 @@ func (r sourceRow) alsoAskedSQL() string {
         SELECT coalesce(e.topic::text, '') AS topic, coalesce(e.partition_key::text, '') AS key FROM %s e
         WHERE e.id = p.id AND (e.event_id = p.event_id) IS TRUE AND e.published_at IS NULL LIMIT 1) t
     WHERE a.verb IN ('%s', '%[1]s') AND (t.topic, t.key) <> (a.topic, a.partition_key)
-)`, VerbRetry, keyHashSQL("a.topic", "a.partition_key"), r.table.sql(), VerbUnpark)
+)`, VerbRetry, pg.KeyHashSQL("a.topic", "a.partition_key"), r.Table.SQL(), VerbUnpark)
 }
 
 // Ask implements [operate.Requests].

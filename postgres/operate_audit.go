@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 )
 
@@ -14,7 +15,7 @@ const changeTimeout = 30 * time.Second
 
 // change runs fn in one transaction with the settings of a look. what is for people.
 func (s *Store) change(ctx context.Context, what string, fn func(context.Context, survey) error) error {
-	err := inTx(ctx, s.db, func(ctx context.Context, tx pgx.Tx) error {
+	err := pg.InTx(ctx, s.db, func(ctx context.Context, tx pgx.Tx) error {
 		l, err := s.begin(ctx, tx)
 		if err != nil {
 			return err
@@ -29,11 +30,11 @@ func (s *Store) change(ctx context.Context, what string, fn func(context.Context
 
 func (s *Store) begin(ctx context.Context, tx pgx.Tx) (survey, error) {
 	l := survey{tx: tx}
-	if _, err := tx.Exec(ctx, lookSettingsSQL, milliseconds(changeTimeout)); err != nil {
+	if _, err := tx.Exec(ctx, lookSettingsSQL, pg.Milliseconds(changeTimeout)); err != nil {
 		return l, err
 	}
 	var err error
-	if l.row, err = readSource(ctx, tx, s.table); err != nil {
+	if l.row, err = pg.ReadSource(ctx, tx, s.table); err != nil {
 		return l, err
 	}
 	l.columns, err = readColumns(ctx, tx, s.table)
@@ -47,7 +48,7 @@ func (s *Store) StartAudit(ctx context.Context, a operate.AuditStart) (id int64,
 	err = s.change(ctx, "write the audit", func(ctx context.Context, l survey) error {
 		return l.tx.QueryRow(ctx, `
 INSERT INTO outbox.audit (source, actor, verb, filter, reason) VALUES ($1::text::uuid, $2, $3, $4::text::jsonb, $5) RETURNING id`,
-			l.row.id.String(), l.row.storable(a.Actor), string(a.Verb), string(a.Filter), l.row.storable(a.Reason)).Scan(&id)
+			l.row.ID.String(), l.row.Storable(a.Actor), string(a.Verb), string(a.Filter), l.row.Storable(a.Reason)).Scan(&id)
 	})
 	return id, err
 }
@@ -57,7 +58,7 @@ func (s *Store) EndAudit(ctx context.Context, id, affected, job int64, outcome s
 	return s.change(ctx, "complete the audit", func(ctx context.Context, l survey) error {
 		_, err := l.tx.Exec(ctx, `
 UPDATE outbox.audit SET affected = $2::bigint, job = coalesce(nullif($3::bigint, 0), job), outcome = $4, ended_at = clock_timestamp() WHERE id = $1::bigint`,
-			id, affected, job, l.row.storable(outcome))
+			id, affected, job, l.row.Storable(outcome))
 		return err
 	})
 }

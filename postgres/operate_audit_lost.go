@@ -25,7 +25,7 @@ func closeLostAudit(ctx context.Context, l survey) error {
 	_, err := l.tx.Exec(ctx, `
 UPDATE outbox.audit a SET affected = CASE WHEN `+auditUntouched+` THEN 0 END, outcome = `+noteOfLostAudit+`, ended_at = clock_timestamp()
 WHERE a.id IN (SELECT a.id FROM outbox.audit a WHERE a.source = $1::text::uuid AND a.id > (SELECT max(id) FROM outbox.audit WHERE source = $1::text::uuid) - $2::bigint
-    AND `+auditLost+` FOR UPDATE SKIP LOCKED)`, l.row.id.String(), int64(auditLook))
+    AND `+auditLost+` FOR UPDATE SKIP LOCKED)`, l.row.ID.String(), int64(auditLook))
 	if err != nil {
 		return fmt.Errorf("close the audit of commands that are gone: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -70,7 +71,7 @@ func parkedWalk() bulkWalk {
 		return fmt.Sprintf(`SELECT k.hash, k.id, k.event_id, %s, k.code, k.error FROM (
     SELECT k.key_hash AS hash, k.id, k.event_id, k.code, k.reason AS error FROM outbox.parked_key k WHERE k.source = %s AND k.key_hash > %s ORDER BY k.key_hash LIMIT %s
 ) k LEFT JOIN LATERAL (SELECT %s FROM %s e WHERE e.id = k.id AND e.event_id = k.event_id AND e.published_at IS NULL OFFSET 0) t ON true`,
-			bulkColumns, b.source(), b.hash(after), b.page, b.tableColumns("e"), b.row.table.sql())
+			bulkColumns, b.source(), b.hash(after), b.page, b.tableColumns("e"), b.row.Table.SQL())
 	}}
 }
 
@@ -82,8 +83,8 @@ func failureWalk(condition string) bulkWalk {
     SELECT f.id, f.event_id, f.last_error AS error, f.next_attempt_at AS due FROM outbox.failure f
     WHERE f.source = %[2]s AND (f.id, f.event_id) > (%[4]s, %[5]s) ORDER BY f.id, f.event_id LIMIT %[6]s
 ) f LEFT JOIN LATERAL (SELECT %[7]s FROM %[8]s e WHERE e.id = f.id AND e.event_id = f.event_id AND e.published_at IS NULL OFFSET 0) t ON true`,
-			bulkColumns, b.source(), keyHashSQL("t.topic", "t.partition_key"), b.param(after.ID, "bigint"), b.param(after.EventID, "uuid"), b.page,
-			b.tableColumns("e"), b.row.table.sql())
+			bulkColumns, b.source(), pg.KeyHashSQL("t.topic", "t.partition_key"), b.param(after.ID, "bigint"), b.param(after.EventID, "uuid"), b.page,
+			b.tableColumns("e"), b.row.Table.SQL())
 	}}
 }
 
@@ -91,7 +92,7 @@ func failureWalk(condition string) bulkWalk {
 func pendingWalk() bulkWalk {
 	return bulkWalk{order: []string{"id"}, rows: func(b *bulkSQL, after operate.Cursor) string {
 		return fmt.Sprintf("SELECT NULL::bytea AS hash, e.id, %s, '' AS code, '' AS error FROM %s e WHERE e.published_at IS NULL AND %s ORDER BY e.id LIMIT %s",
-			b.tableColumns("e"), b.row.table.sql(), b.idsBehind("e.id", after), b.page)
+			b.tableColumns("e"), b.row.Table.SQL(), b.idsBehind("e.id", after), b.page)
 	}}
 }
 
@@ -99,7 +100,7 @@ func pendingWalk() bulkWalk {
 func settledWalk() bulkWalk {
 	return bulkWalk{order: []string{"id"}, condition: "l.published_at IS NOT NULL", rows: func(b *bulkSQL, after operate.Cursor) string {
 		return fmt.Sprintf("SELECT NULL::bytea AS hash, e.id, %s, '' AS code, '' AS error FROM %s e WHERE %s ORDER BY e.id LIMIT %s",
-			b.tableColumns("e"), b.row.table.sql(), b.idsBehind("e.id", after), b.page)
+			b.tableColumns("e"), b.row.Table.SQL(), b.idsBehind("e.id", after), b.page)
 	}}
 }
 
@@ -190,7 +191,7 @@ func newBulkSQL(l survey, bulk operate.Bulk, page int) (*bulkSQL, error) {
 		return nil, operate.Refuse(operate.CodeInvalid, "keys with the code %s wait for another key, and go on by themselves with it: outbox keys list says for which; %s that one", relay.CodeAggregateParked, bulk.Verb)
 	}
 	if (b.q.AggregateType != nil && !l.has("aggregate_type")) || (b.q.AggregateID != nil && !l.has("aggregate_id")) {
-		return nil, operate.Refuse(operate.CodeInvalid, "%s has no columns aggregate_type and aggregate_id to filter by", l.row.table)
+		return nil, operate.Refuse(operate.CodeInvalid, "%s has no columns aggregate_type and aggregate_id to filter by", l.row.Table)
 	}
 	b.page = b.param(page, "bigint")
 	return b, nil
@@ -304,7 +305,7 @@ func (s *Store) AskMatching(ctx context.Context, job int64, bulk operate.Bulk, b
     SELECT %s, %s, topic, partition_key, %s::uuid, %s::bigint, %s, %s, %s FROM hit ORDER BY id RETURNING *
 )%s
 SELECT last.looked, last.id, last.event_id, last.hash, (SELECT count(*) FROM asked), (SELECT coalesce(min(id), 0) FROM asked), (SELECT coalesce(max(id), 0) FROM asked) FROM last`,
-			b.source(), b.param(string(bulk.Verb), "text"), event, id, b.param(job, "bigint"), b.param(l.row.storable(by), "text"), b.param(l.row.storable(bulk.Reason), "text"), l.row.alsoAskedSQL())
+			b.source(), b.param(string(bulk.Verb), "text"), event, id, b.param(job, "bigint"), b.param(l.row.Storable(by), "text"), b.param(l.row.Storable(bulk.Reason), "text"), alsoAskedSQL(l.row))
 		var end lookedAt
 		if err := l.tx.QueryRow(ctx, text, b.args...).Scan(&end.looked, &end.id, &end.eventID, &end.hash, &asked.Count, &asked.First, &asked.Last); err != nil {
 			return err
@@ -328,9 +329,9 @@ WITH asked AS (
     INSERT INTO outbox.request (source, verb, topic, partition_key, event_id, id_of_event, job, requested_by, reason)
     SELECT $1::text::uuid, $2, n.topic, n.key, n.event::uuid, n.id, $7::bigint, $8, $9
     FROM unnest($3::text[], $4::text[], $5::bigint[], $6::text[]) WITH ORDINALITY n(topic, key, id, event, place) ORDER BY n.place RETURNING *
-)`+l.row.alsoAskedSQL()+`
+)`+alsoAskedSQL(l.row)+`
 SELECT count(*), coalesce(min(id), 0), coalesce(max(id), 0) FROM asked`,
-		l.row.id.String(), string(bulk.Verb), topics, keys, ids, events, job, l.row.storable(by), l.row.storable(bulk.Reason)).
+		l.row.ID.String(), string(bulk.Verb), topics, keys, ids, events, job, l.row.Storable(by), l.row.Storable(bulk.Reason)).
 		Scan(&asked.Count, &asked.First, &asked.Last)
 	asked.Next = operate.Cursor{ID: int64(from + len(part)), End: from+len(part) >= len(bulk.Only)}
 	return err

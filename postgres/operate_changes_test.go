@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -44,18 +45,18 @@ func incident(t *testing.T, db *pgxpool.Pool, topic string, n int) {
 SELECT gen_random_uuid(), 'Order', i::text, 'order.confirmed.v1', '{}', $1, 'key ' || i FROM generate_series(1, $2::int) i, generate_series(1, 2)`, topic, n)
 	exec(t, db, `
 INSERT INTO outbox.parked_key (source, topic, key_hash, partition_key, lane, id, event_id, event_type, code, reason)
-SELECT DISTINCT ON (e.partition_key) s.id, e.topic, `+keyHashSQL("e.topic", "e.partition_key")+`, e.partition_key, `+testLane(t, db)+`, e.id, e.event_id, e.event_type,
+SELECT DISTINCT ON (e.partition_key) s.id, e.topic, `+pg.KeyHashSQL("e.topic", "e.partition_key")+`, e.partition_key, `+testLane(t, db)+`, e.id, e.event_id, e.event_type,
     'MESSAGE_TOO_LARGE', 'the event has ' || e.id || ' bytes'
 FROM outbox_event e, outbox.source s WHERE e.topic = $1 ORDER BY e.partition_key, e.id`, topic)
 }
 
 func testLane(t *testing.T, db *pgxpool.Pool) string {
 	t.Helper()
-	row, err := readSource(t.Context(), db, tableName{schema: "public", name: "outbox_event"})
+	row, err := pg.ReadSource(t.Context(), db, pg.Table{Schema: "public", Name: "outbox_event"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return row.lane("e.partition_key", fmt.Sprint(row.lanes))
+	return row.Lane("e.partition_key", fmt.Sprint(row.Lanes))
 }
 
 // counted are the numbers of a report.

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -71,7 +72,7 @@ func (l survey) event(ctx context.Context, ref operate.Ref, whole bool) (operate
 
 // complete adds to a line of the list what is beside it.
 func (l survey) complete(ctx context.Context, d *operate.EventDetail, whole bool) error {
-	d.Lane = relay.Lane(d.PartitionKey, l.row.lanes)
+	d.Lane = relay.Lane(d.PartitionKey, l.row.Lanes)
 	steps := []func(context.Context, *operate.EventDetail) error{l.addFailures, l.addLane}
 	switch {
 	case d.State == operate.StateDead:
@@ -94,7 +95,7 @@ func (l survey) addTexts(ctx context.Context, d *operate.EventDetail) error {
 		headers = bounded("e.headers")
 	}
 	var payload, own *string
-	err := l.tx.QueryRow(ctx, fmt.Sprintf("SELECT %s, %s FROM %s e WHERE e.id = $1::bigint", bounded("e.payload"), headers, l.row.table.sql()), d.ID).
+	err := l.tx.QueryRow(ctx, fmt.Sprintf("SELECT %s, %s FROM %s e WHERE e.id = $1::bigint", bounded("e.payload"), headers, l.row.Table.SQL()), d.ID).
 		Scan(&payload, &own)
 	if err != nil {
 		return fmt.Errorf("read the payload: %w", err)
@@ -135,7 +136,7 @@ func (l survey) addExtra(ctx context.Context, d *operate.EventDetail) error {
 	for i := range values {
 		targets[i] = &values[i]
 	}
-	err := l.tx.QueryRow(ctx, fmt.Sprintf("SELECT %s FROM %s e WHERE e.id = $1::bigint", strings.Join(list, ", "), l.row.table.sql()), d.ID).Scan(targets...)
+	err := l.tx.QueryRow(ctx, fmt.Sprintf("SELECT %s FROM %s e WHERE e.id = $1::bigint", strings.Join(list, ", "), l.row.Table.SQL()), d.ID).Scan(targets...)
 	if err != nil {
 		return fmt.Errorf("read the columns beyond the contract: %w", err)
 	}
@@ -153,7 +154,7 @@ func (l survey) addDead(ctx context.Context, d *operate.EventDetail) error {
 SELECT coalesce(event->'`+deadTexts+`'->>'payload', (event->'payload')::text), coalesce(event->'`+deadTexts+`'->>'headers', nullif(event->'headers', 'null')::text), died_by,
     letter_topic, coalesce(letter_partition, 0), letter_offset
 FROM outbox.dead_event WHERE source = $1::uuid AND id = $2::bigint AND event_id = $3::text::uuid`,
-		l.row.id.String(), d.ID, d.EventID.String()).Scan(&payload, &headers, &d.DiedBy, &topic, &letter.Partition, &letter.Offset)
+		l.row.ID.String(), d.ID, d.EventID.String()).Scan(&payload, &headers, &d.DiedBy, &topic, &letter.Partition, &letter.Offset)
 	if err != nil {
 		return fmt.Errorf("read the dead event: %w", err)
 	}
@@ -164,7 +165,7 @@ FROM outbox.dead_event WHERE source = $1::uuid AND id = $2::bigint AND event_id 
 	}
 	rows, err := l.tx.Query(ctx, `
 SELECT key, left(value, `+fmt.Sprint(maxColumn)+`) FROM outbox.dead_event, jsonb_each_text(event - '`+deadTexts+`')
-WHERE source = $1::uuid AND id = $2::bigint AND event_id = $3::text::uuid AND key <> ALL ($4::text[]) ORDER BY key`, l.row.id.String(), d.ID, d.EventID.String(), contract)
+WHERE source = $1::uuid AND id = $2::bigint AND event_id = $3::text::uuid AND key <> ALL ($4::text[]) ORDER BY key`, l.row.ID.String(), d.ID, d.EventID.String(), contract)
 	if err != nil {
 		return fmt.Errorf("read the dead event's other columns: %w", err)
 	}
@@ -180,7 +181,7 @@ func (l survey) addFailures(ctx context.Context, d *operate.EventDetail) error {
 	var next *time.Time
 	err := l.tx.QueryRow(ctx, `
 SELECT attempts, coalesce(first_error, ''), coalesce(last_error, ''), first_at, last_at, next_attempt_at
-FROM outbox.failure WHERE source = $1::uuid AND id = $2::bigint AND event_id = $3::text::uuid`, l.row.id.String(), d.ID, d.EventID.String()).
+FROM outbox.failure WHERE source = $1::uuid AND id = $2::bigint AND event_id = $3::text::uuid`, l.row.ID.String(), d.ID, d.EventID.String()).
 		Scan(&f.Attempts, &f.FirstError, &f.LastError, &f.FirstAt, &f.LastAt, &next)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
@@ -197,7 +198,7 @@ func (l survey) addLane(ctx context.Context, d *operate.EventDetail) error {
 	var ends *time.Time
 	err := l.tx.QueryRow(ctx, `
 SELECT coalesce(r.name, n.owner::text), n.expires_at FROM outbox.lane n LEFT JOIN outbox.relay r ON r.source = n.source AND r.owner = n.owner
-WHERE n.source = $1::uuid AND n.lane = $2::integer AND n.expires_at > now()`, l.row.id.String(), d.Lane).Scan(&d.LaneOwner, &ends)
+WHERE n.source = $1::uuid AND n.lane = $2::integer AND n.expires_at > now()`, l.row.ID.String(), d.Lane).Scan(&d.LaneOwner, &ends)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
@@ -207,7 +208,7 @@ WHERE n.source = $1::uuid AND n.lane = $2::integer AND n.expires_at > now()`, l.
 
 // missing says where an event could be that is nowhere.
 func (l survey) missing(ctx context.Context, ref operate.Ref) error {
-	text := fmt.Sprintf("event %s: there is none in %s, and none that is dead", ref, l.row.table)
+	text := fmt.Sprintf("event %s: there is none in %s, and none that is dead", ref, l.row.Table)
 	if where, err := detachedWith(ctx, l.tx, l.row, ref); err != nil || where != "" {
 		return firstError(err, operate.Refuse(operate.CodeNotFound, "%s: %s", text, where))
 	}
@@ -236,14 +237,14 @@ func (l survey) missing(ctx context.Context, ref operate.Ref) error {
 
 // lastID is the last id that was drawn; 0 when the role may not know it.
 func (l survey) lastID(ctx context.Context) (last int64, err error) {
-	var s shape
 	var oid uint32
-	if err := l.tx.QueryRow(ctx, tableSQL, l.row.table.schema, l.row.table.name).Scan(&oid); err != nil {
+	if err := l.tx.QueryRow(ctx, pg.TableSQL, l.row.Table.Schema, l.row.Table.Name).Scan(&oid); err != nil {
 		return 0, err
 	}
-	if err := s.readSequence(ctx, l.tx, oid); err != nil || s.sequence == "" || !s.canReadSequence {
+	s, err := pg.ReadSequence(ctx, l.tx, oid)
+	if err != nil || s.Name == "" || !s.CanRead {
 		return 0, err
 	}
-	err = l.tx.QueryRow(ctx, "SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM "+s.sequence).Scan(&last)
+	err = l.tx.QueryRow(ctx, "SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM "+s.Name).Scan(&last)
 	return last, err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/internal/pgtest"
 	"github.com/outbox-relay/outbox/operate"
 )
@@ -73,7 +74,7 @@ func TestAnEventSaysWhyItDoesNotMove(t *testing.T) {
 	d.exec(`INSERT INTO outbox.held_topic (source, owner, topic, code, reason) VALUES ($1, $2, $3, 'UNKNOWN_TOPIC_OR_PARTITION', 'create it')`, d.id, owner, invoice)
 	d.exec(`INSERT INTO outbox.pause (source, scope, paused_by) VALUES ($1, 'source', 'ann')`, d.id)
 	d.exec(`INSERT INTO outbox.pause (source, scope, topic, paused_by, reason) VALUES ($1, 'topic', $2, 'bob', 'not now')`, d.id, invoice)
-	d.exec(`INSERT INTO outbox.pause (source, scope, topic, key_hash, partition_key, paused_by) VALUES ($1, 'key', $2, $3, 'd', 'eve')`, d.id, invoice, keyHash(relayKey(invoice, "d")))
+	d.exec(`INSERT INTO outbox.pause (source, scope, topic, key_hash, partition_key, paused_by) VALUES ($1, 'key', $2, $3, 'd', 'eve')`, d.id, invoice, pg.KeyHash(relayKey(invoice, "d")))
 	d.exec(`INSERT INTO outbox.request (source, verb, topic, partition_key, requested_by) VALUES ($1, 'skip', $2, 'd', 'dan')`, d.id, invoice)
 	d.exec(`UPDATE outbox.relay SET started_at = now() - interval '1 h', proved_at = now() - interval '10 min'`)
 	for _, c := range d.why(9) {
@@ -131,7 +132,7 @@ func TestAnOpenWriterIsNamed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer rollback(tx)
+	defer pg.Rollback(tx)
 	if _, err := tx.Exec(t.Context(), insertSQL, eventID(50), "k"); err != nil {
 		t.Fatal(err)
 	}
@@ -165,7 +166,7 @@ func TestAnEventSaysWhoHasItsRowLocked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer rollback(tx)
+	defer pg.Rollback(tx)
 	if _, err := tx.Exec(t.Context(), `SELECT FROM outbox_event WHERE id = 5 FOR UPDATE`); err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +176,7 @@ func TestAnEventSaysWhoHasItsRowLocked(t *testing.T) {
 	pid := int32(conn.Conn().PgConn().PID())
 	wantText(t, errors.New(why[0].Text), "its row is locked", fmt.Sprintf("pid %d", pid), "idle in transaction", "open since")
 	same(t, "who and since when", []any{why[0].Writer.PID, why[0].Since.IsZero()}, []any{pid, false})
-	rollback(tx)
+	pg.Rollback(tx)
 	same(t, "when it is free again", d.why(5), []operate.ReasonCode{operate.ReasonQueued})
 }
 
@@ -272,7 +273,7 @@ func TestLooksWorkInADatabaseOfAnotherEncoding(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg.AfterConnect = AsUTF8
+	cfg.AfterConnect = pg.AsUTF8
 	db, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 )
 
@@ -110,9 +111,9 @@ func TestHeldEventsAreToldFromQueuedOnes(t *testing.T) {
 	d.event(14, "shop.free", "free", "NULL")
 	d.exec(`INSERT INTO outbox.held_topic (source, owner, topic, code, reason) VALUES ($1, $2, 'shop.gone', 'UNKNOWN_TOPIC_OR_PARTITION', 'create it')`, d.id, owner)
 	d.exec(`INSERT INTO outbox.pause (source, scope, topic, paused_by) VALUES ($1, 'topic', 'shop.later', 'ann')`, d.id)
-	d.exec(`INSERT INTO outbox.pause (source, scope, topic, key_hash, partition_key, paused_by) VALUES ($1, 'key', 'shop.free', $2, 'paused', 'eve')`, d.id, keyHash(relayKey("shop.free", "paused")))
+	d.exec(`INSERT INTO outbox.pause (source, scope, topic, key_hash, partition_key, paused_by) VALUES ($1, 'key', 'shop.free', $2, 'paused', 'eve')`, d.id, pg.KeyHash(relayKey("shop.free", "paused")))
 	// Parked and paused is parked.
-	d.exec(`INSERT INTO outbox.pause (source, scope, topic, key_hash, partition_key, paused_by) VALUES ($1, 'key', $2, $3, 'a', 'eve')`, d.id, order, keyHash(relayKey(order, "a")))
+	d.exec(`INSERT INTO outbox.pause (source, scope, topic, key_hash, partition_key, paused_by) VALUES ($1, 'key', $2, $3, 'a', 'eve')`, d.id, order, pg.KeyHash(relayKey(order, "a")))
 	want := func(what string, f operate.EventFilter, ids ...int64) {
 		t.Helper()
 		for _, window := range []int{10_000, 2} {

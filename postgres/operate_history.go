@@ -23,7 +23,7 @@ type history struct {
 
 func (l survey) history(after string, parts ...any) (*history, error) {
 	h := &history{fingerprint: fingerprint(parts...)}
-	h.list = []string{"source = " + h.param(l.row.id, "uuid")}
+	h.list = []string{"source = " + h.param(l.row.ID, "uuid")}
 	c, err := parseCursor(after, h.fingerprint, []string{historyStream})
 	if from := c.Streams[historyStream]; from != nil {
 		h.list = append(h.list, "id < "+h.param(from.ID, "bigint"))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 )
 
@@ -46,7 +47,7 @@ FROM names n ORDER BY n.consumer`
 func (s *Store) InboxConsumers(ctx context.Context, limit time.Duration) (found []operate.InboxConsumer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	err = inTx(ctx, s.db, func(ctx context.Context, tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.db, func(ctx context.Context, tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, consumersSQL, inboxCounted)
 		if err != nil {
 			return err
@@ -76,7 +77,7 @@ ORDER BY f.first_failed_at, f.consumer, f.topic, f.partition, f.record_offset LI
 func (s *Store) InboxFailures(ctx context.Context, limit time.Duration, q operate.InboxFailureQuery) (page operate.InboxFailurePage, err error) {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	err = inTx(ctx, s.db, func(ctx context.Context, tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.db, func(ctx context.Context, tx pgx.Tx) error {
 		rows, err := tx.Query(ctx, failuresSQL, q.Consumer, q.Limit+1)
 		if err != nil {
 			return err
@@ -117,7 +118,7 @@ func (s *Store) CountForget(ctx context.Context, f operate.Forget) (n int64, cap
 	defer cancel()
 	var q query
 	where := forgetting(&q, f)
-	err = inTx(ctx, s.db, func(ctx context.Context, tx pgx.Tx) error {
+	err = pg.InTx(ctx, s.db, func(ctx context.Context, tx pgx.Tx) error {
 		return tx.QueryRow(ctx, "SELECT count(*) FROM (SELECT FROM outbox.inbox i WHERE "+where+" LIMIT "+q.param(maxForgetCount+1, "bigint")+") c", q.args...).Scan(&n)
 	})
 	if err != nil {
@@ -142,7 +143,7 @@ func (s *Store) Forget(ctx context.Context, f operate.Forget, progress func(int6
     SELECT i.ctid FROM outbox.inbox i WHERE %s ORDER BY i.handled_at LIMIT %s FOR UPDATE SKIP LOCKED))`, where, q.param(forgetAtOnce, "bigint"))
 	for {
 		var tag int64
-		err := inTx(ctx, s.db, func(ctx context.Context, tx pgx.Tx) error {
+		err := pg.InTx(ctx, s.db, func(ctx context.Context, tx pgx.Tx) error {
 			done, err := tx.Exec(ctx, text, q.args...)
 			tag = done.RowsAffected()
 			return err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 )
 
@@ -44,7 +45,7 @@ func closeLost(ctx context.Context, l survey) error {
 // closeLostJobs ends the jobs that nobody runs any more: it closes their requests, and then counts what was done, so that the job and its audit say what is true. A relay that
 // carries out some of the requests at this moment is waited for.
 func closeLostJobs(ctx context.Context, l survey) error {
-	rows, err := l.tx.Query(ctx, `SELECT j.id FROM outbox.job j WHERE j.source = $1::text::uuid AND `+jobLost+` ORDER BY j.id FOR UPDATE SKIP LOCKED`, l.row.id.String())
+	rows, err := l.tx.Query(ctx, `SELECT j.id FROM outbox.job j WHERE j.source = $1::text::uuid AND `+jobLost+` ORDER BY j.id FOR UPDATE SKIP LOCKED`, l.row.ID.String())
 	if err != nil {
 		return fmt.Errorf("look for jobs that nobody runs: %w", err)
 	}
@@ -75,7 +76,7 @@ WITH started AS (
 ), noted AS (
     UPDATE outbox.audit a SET job = started.id, affected = NULL, outcome = NULL, ended_at = NULL FROM started WHERE a.id = $7::bigint
 ) SELECT id FROM started`,
-			l.row.id.String(), string(j.Verb), string(j.Filter), l.row.storable(j.Actor), l.row.storable(j.Reason), j.Total, j.Audit).Scan(&id)
+			l.row.ID.String(), string(j.Verb), string(j.Filter), l.row.Storable(j.Actor), l.row.Storable(j.Reason), j.Total, j.Audit).Scan(&id)
 	})
 	return id, err
 }
@@ -86,7 +87,7 @@ func (s *Store) ReportJob(ctx context.Context, id, done, failed int64, note stri
 		return l.tx.QueryRow(ctx, `
 UPDATE outbox.job j SET done = $2::bigint, failed = $3::bigint, seen_at = CASE WHEN `+jobGoesOn+` THEN clock_timestamp() ELSE seen_at END,
     note = CASE WHEN `+jobGoesOn+` AND $4::text <> '' THEN $4::text ELSE note END
-WHERE id = $1::bigint RETURNING NOT `+jobGoesOn, id, done, failed, l.row.storable(note)).Scan(&cancelled)
+WHERE id = $1::bigint RETURNING NOT `+jobGoesOn, id, done, failed, l.row.Storable(note)).Scan(&cancelled)
 	})
 	return cancelled, err
 }
@@ -106,7 +107,7 @@ func (s *Store) EndJob(ctx context.Context, id, done, failed int64, state, note 
 UPDATE outbox.job SET done = $2::bigint, failed = $3::bigint, state = CASE state WHEN 'running' THEN $4 ELSE state END,
     note = CASE state WHEN 'running' THEN $5::text ELSE concat_ws(': ', nullif(note, ''), $5::text) END,
     seen_at = clock_timestamp(), ended_at = clock_timestamp()
-WHERE id = $1::bigint`, id, done, failed, state, l.row.storable(note))
+WHERE id = $1::bigint`, id, done, failed, state, l.row.Storable(note))
 		return err
 	})
 }
@@ -115,7 +116,7 @@ WHERE id = $1::bigint`, id, done, failed, state, l.row.storable(note))
 // loses tries again.
 func (s *Store) CancelJob(ctx context.Context, id int64, by string) (err error) {
 	for range 5 {
-		if err = s.cancelJob(ctx, id, by); !isConflict(err) {
+		if err = s.cancelJob(ctx, id, by); !pg.IsConflict(err) {
 			return err
 		}
 	}
@@ -125,11 +126,11 @@ func (s *Store) CancelJob(ctx context.Context, id int64, by string) (err error) 
 func (s *Store) cancelJob(ctx context.Context, id int64, by string) error {
 	var state string
 	err := s.change(ctx, "cancel a job", func(ctx context.Context, l survey) error {
-		by = l.row.storable(by)
+		by = l.row.Storable(by)
 		if err := closeLost(ctx, l); err != nil {
 			return err
 		}
-		err := l.tx.QueryRow(ctx, `SELECT state FROM outbox.job WHERE id = $1::bigint AND source = $2::text::uuid FOR UPDATE`, id, l.row.id.String()).Scan(&state)
+		err := l.tx.QueryRow(ctx, `SELECT state FROM outbox.job WHERE id = $1::bigint AND source = $2::text::uuid FOR UPDATE`, id, l.row.ID.String()).Scan(&state)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return operate.Refuse(operate.CodeNotFound, "there is no job %d; outbox jobs list shows them", id)
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -27,7 +28,7 @@ func (l survey) addKept(ctx context.Context, events []operate.Event) error {
 	var hashes [][]byte
 	for _, e := range events {
 		if e.State == operate.StatePending {
-			hashes = append(hashes, keyHash(relayKey(e.Topic, e.PartitionKey)))
+			hashes = append(hashes, pg.KeyHash(relayKey(e.Topic, e.PartitionKey)))
 		}
 	}
 	if len(hashes) == 0 {
@@ -46,7 +47,7 @@ func (l survey) addKept(ctx context.Context, events []operate.Event) error {
 }
 
 func (l survey) keeper(ctx context.Context, hashes [][]byte) (k keeper, err error) {
-	k = keeper{lanes: l.row.lanes, silent: map[uuid.UUID]operate.Outage{}, owners: map[int32]uuid.UUID{}}
+	k = keeper{lanes: l.row.Lanes, silent: map[uuid.UUID]operate.Outage{}, owners: map[int32]uuid.UUID{}}
 	if k.pauses, err = readPauses(ctx, l, "(scope <> 'key' OR key_hash = ANY ($2::bytea[]))", hashes); err != nil {
 		return k, err
 	}
@@ -60,7 +61,7 @@ func (l survey) keeper(ctx context.Context, hashes [][]byte) (k keeper, err erro
 	for i, o := range outages {
 		k.silent[owners[i]] = o
 	}
-	lanes, err := readLanes(ctx, l.tx, l.row.id)
+	lanes, err := readLanes(ctx, l.tx, l.row.ID)
 	if err != nil {
 		return k, err
 	}

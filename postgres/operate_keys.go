@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 )
 
@@ -29,7 +30,7 @@ func (s *Store) Keys(ctx context.Context, limit time.Duration, q operate.KeyQuer
 		if err != nil {
 			return p, err
 		}
-		if p.Competing, err = competingNames(ctx, l.tx, l.row.id); err != nil || q.After != "" {
+		if p.Competing, err = competingNames(ctx, l.tx, l.row.ID); err != nil || q.After != "" {
 			return p, err
 		}
 		p.KeysBeside, err = l.keysBeside(ctx, q.KeyFilter)
@@ -82,7 +83,7 @@ LEFT JOIN LATERAL (SELECT r.id, r.event_id, r.topic, r.partition_key %s) f ON tr
 func (b *eventSQL) parkedKeys(q operate.KeyQuery) string {
 	named := ""
 	if q.Topic != nil && q.PartitionKey != nil {
-		named = "x.key_hash = " + b.param(keyHash(relayKey(*q.Topic, *q.PartitionKey)), "bytea")
+		named = "x.key_hash = " + b.param(pg.KeyHash(relayKey(*q.Topic, *q.PartitionKey)), "bytea")
 	}
 	return fmt.Sprintf("SELECT * FROM outbox.parked_key x WHERE %s ORDER BY %s LIMIT %s",
 		and("x.source = "+b.source(), named, b.beyond("x.id", "x.event_id")), b.order("x"), b.window)

@@ -34,7 +34,7 @@ func (q *query) ofKey(f operate.KeyFilter) []string {
 
 func (l survey) pausedKeys(ctx context.Context, f operate.KeyFilter) ([]operate.Pause, error) {
 	var q query
-	list := append([]string{"x.source = " + q.param(l.row.id, "uuid"), "x.scope = 'key'"}, q.ofKey(f)...)
+	list := append([]string{"x.source = " + q.param(l.row.ID, "uuid"), "x.scope = 'key'"}, q.ofKey(f)...)
 	list = append(list, q.ages("x.paused_at", f.MinAge, f.MaxAge)...)
 	rows, err := l.tx.Query(ctx, fmt.Sprintf(`
 SELECT x.scope, x.topic, x.partition_key, x.paused_by, x.reason, x.paused_at FROM outbox.pause x WHERE %s ORDER BY x.paused_at, x.topic, x.key_hash LIMIT %d`,
@@ -48,7 +48,7 @@ SELECT x.scope, x.topic, x.partition_key, x.paused_by, x.reason, x.paused_at FRO
 // addWaitingKeys looks through a window of the failures, by the primary key. Of a key that is parked none waits for an attempt.
 func (l survey) addWaitingKeys(ctx context.Context, f operate.KeyFilter, k *operate.KeysBeside) error {
 	var q query
-	window := fmt.Sprintf("SELECT * FROM outbox.failure f WHERE f.source = %s ORDER BY f.id, f.event_id LIMIT %d", q.param(l.row.id, "uuid"), l.windows.waiting)
+	window := fmt.Sprintf("SELECT * FROM outbox.failure f WHERE f.source = %s ORDER BY f.id, f.event_id LIMIT %d", q.param(l.row.ID, "uuid"), l.windows.waiting)
 	list := append([]string{"x.next_attempt_at > now()"}, q.ofKey(f)...)
 	if f.Error != "" {
 		list = append(list, q.holds(f.Error, "x.first_error", "x.last_error"))

@@ -23,7 +23,7 @@ func (s *Store) LargestOf(ctx context.Context, verb operate.Verb, topics []strin
 	}
 	err = s.change(ctx, "look for the largest record", func(ctx context.Context, l survey) error {
 		var q query
-		refused := fmt.Sprintf("SELECT t.topic, t.reason, %s AS code FROM %s WHERE source = %s AND topic = ANY (%s)", failed, from, q.param(l.row.id, "uuid"), q.param(topics, "text[]"))
+		refused := fmt.Sprintf("SELECT t.topic, t.reason, %s AS code FROM %s WHERE source = %s AND topic = ANY (%s)", failed, from, q.param(l.row.ID, "uuid"), q.param(topics, "text[]"))
 		rows, err := l.tx.Query(ctx, fmt.Sprintf(`
 SELECT topic, max(substring(said FROM '([0-9]{1,18}) bytes')::bigint) AS largest FROM (
     SELECT topic, coalesce(nullif(split_part(reason, '%[2]s', 2), ''), reason) AS said FROM (%[1]s) t WHERE code = 'MESSAGE_TOO_LARGE'

@@ -7,12 +7,13 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 )
 
 // readLetterTopics takes the dead-letter topics from the reasons of the oldest parked keys, limit of them at most: a relay begins the reason of a key with what the dead-letter topic has
 // answered.
-func readLetterTopics(ctx context.Context, q querier, source uuid.UUID, limit int) ([]operate.LetterTopic, error) {
+func readLetterTopics(ctx context.Context, q pg.Querier, source uuid.UUID, limit int) ([]operate.LetterTopic, error) {
 	rows, err := q.Query(ctx, `
 SELECT said[1], said[2], count(*), min(parked_at), bool_or(more) FROM (
     SELECT regexp_match(reason, '^the dead-letter topic (\S+) does not take it: ([A-Z0-9_]+)') AS said, parked_at, count(*) OVER () > $2 AS more, row_number() OVER (ORDER BY id) AS n
@@ -29,6 +30,6 @@ SELECT said[1], said[2], count(*), min(parked_at), bool_or(more) FROM (
 }
 
 func (t *topicCounter) letters(ctx context.Context) (err error) {
-	t.list.LetterTopics, err = readLetterTopics(ctx, t.tx, t.row.id, t.windows.topics)
+	t.list.LetterTopics, err = readLetterTopics(ctx, t.tx, t.row.ID, t.windows.topics)
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -19,7 +20,7 @@ func relayKey(topic, partitionKey string) relay.Key {
 // Lanes implements [operate.Lookups].
 func (s *Store) Lanes(ctx context.Context, limit time.Duration) ([]operate.Lane, error) {
 	return see(ctx, s, limit, "list lanes", func(ctx context.Context, l survey) ([]operate.Lane, error) {
-		found, err := readLanes(ctx, l.tx, l.row.id)
+		found, err := readLanes(ctx, l.tx, l.row.ID)
 		lanes := make([]operate.Lane, len(found))
 		for i, f := range found {
 			lanes[i] = operate.Lane{Lane: f.Lane, Epoch: f.Epoch, ParkedKeys: f.ParkedKeys, Remaining: max(0, f.Remaining.Seconds())}
@@ -39,7 +40,7 @@ SELECT r.owner, r.name, r.version, r.mode = 'competing', r.started_at, r.seen_at
     (SELECT count(*) FROM outbox.lane n WHERE n.source = r.source AND n.owner = r.owner AND n.expires_at > now()),
     (SELECT count(*) FROM outbox.held_topic h WHERE h.source = r.source AND h.owner = r.owner),
     ARRAY(SELECT h.topic FROM outbox.held_topic h WHERE h.source = r.source AND h.owner = r.owner ORDER BY h.topic LIMIT 10), r.silent_since
-FROM outbox.relay r WHERE r.source = $1::uuid ORDER BY r.expires_at > now() DESC, r.started_at, r.owner`, l.row.id.String())
+FROM outbox.relay r WHERE r.source = $1::uuid ORDER BY r.expires_at > now() DESC, r.started_at, r.owner`, l.row.ID.String())
 		if err != nil {
 			return nil, err
 		}
@@ -53,7 +54,7 @@ FROM outbox.relay r WHERE r.source = $1::uuid ORDER BY r.expires_at > now() DESC
 }
 
 // competingNames are the relays that compete for the source's rows and are alive.
-func competingNames(ctx context.Context, q querier, source uuid.UUID) ([]string, error) {
+func competingNames(ctx context.Context, q pg.Querier, source uuid.UUID) ([]string, error) {
 	rows, err := q.Query(ctx, `
 SELECT name FROM outbox.relay WHERE source = $1::uuid AND mode = 'competing' AND expires_at > clock_timestamp() ORDER BY name`, source.String())
 	if err != nil {
@@ -73,7 +74,7 @@ func (s *Store) Pauses(ctx context.Context, limit time.Duration) ([]operate.Paus
 func readPauses(ctx context.Context, l survey, condition string, args ...any) ([]operate.Pause, error) {
 	rows, err := l.tx.Query(ctx, `
 SELECT scope, topic, partition_key, paused_by, reason, paused_at FROM outbox.pause WHERE source = $1::uuid AND `+condition+`
-ORDER BY paused_at, scope, topic, key_hash`, append([]any{l.row.id.String()}, args...)...)
+ORDER BY paused_at, scope, topic, key_hash`, append([]any{l.row.ID.String()}, args...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +90,7 @@ func scanPause(row pgx.CollectableRow) (p operate.Pause, err error) {
 // readOutages returns the relays that are alive and that Kafka answers nothing, each with its id.
 func readOutages(ctx context.Context, l survey) (outages []operate.Outage, owners []uuid.UUID, err error) {
 	rows, err := l.tx.Query(ctx, `
-SELECT owner, name, silent_since FROM outbox.relay WHERE source = $1::uuid AND expires_at > now() AND silent_since IS NOT NULL ORDER BY silent_since, name`, l.row.id.String())
+SELECT owner, name, silent_since FROM outbox.relay WHERE source = $1::uuid AND expires_at > now() AND silent_since IS NOT NULL ORDER BY silent_since, name`, l.row.ID.String())
 	if err != nil {
 		return nil, nil, err
 	}
@@ -109,7 +110,7 @@ func readHolds(ctx context.Context, l survey, topic string) ([]operate.Hold, err
 	rows, err := l.tx.Query(ctx, `
 SELECT h.topic, r.name, h.code, h.reason, h.held_at FROM outbox.held_topic h JOIN outbox.relay r ON r.source = h.source AND r.owner = h.owner
 WHERE h.source = $1::uuid AND r.expires_at > now() AND ($2::text = '' OR h.topic = $2::text) ORDER BY h.topic, h.held_at, r.name`,
-		l.row.id.String(), storable(topic[:min(len(topic), maxTopic)]))
+		l.row.ID.String(), pg.Storable(topic[:min(len(topic), maxTopic)]))
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 )
 
@@ -76,7 +77,7 @@ func (b *eventSQL) known() string {
 FROM l LEFT JOIN outbox.parked_key k ON k.source = %[1]s AND l.published_at IS NULL AND k.key_hash = %[2]s
 LEFT JOIN outbox.failure f ON f.source = %[1]s AND f.id = l.id AND f.event_id = l.event_id AND l.published_at IS NULL
 LEFT JOIN retrying r ON r.topic = l.topic AND r.partition_key = l.partition_key AND r.id < l.id AND l.published_at IS NULL`,
-		b.source(), keyHashSQL("l.topic", "l.partition_key"))
+		b.source(), pg.KeyHashSQL("l.topic", "l.partition_key"))
 }
 
 func deadKnown() string {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 )
 
@@ -82,7 +83,7 @@ func (d *desk) grow(rows int) {
 	d.exec(`INSERT INTO outbox_event (event_id, aggregate_type, aggregate_id, event_type, payload, topic, partition_key, created_at)
 SELECT gen_random_uuid(), 'Order', i::text, 'order.confirmed.v1', '{"n": 1}', 'shop.order', 'key ' || i, now() - (60000 - i) * interval '1 s' FROM generate_series(1, $1::int) i`, rows)
 	d.exec(fmt.Sprintf(`INSERT INTO outbox.parked_key (source, topic, key_hash, partition_key, lane, id, event_id, event_type, code, reason)
-SELECT $1, topic, %s, partition_key, 0, id, event_id, event_type, 'MESSAGE_TOO_LARGE', 'too large' FROM outbox_event WHERE id %% 20 = 0`, keyHashSQL("topic", "partition_key")), d.id)
+SELECT $1, topic, %s, partition_key, 0, id, event_id, event_type, 'MESSAGE_TOO_LARGE', 'too large' FROM outbox_event WHERE id %% 20 = 0`, pg.KeyHashSQL("topic", "partition_key")), d.id)
 	d.exec(`INSERT INTO outbox.failure (source, id, event_id, topic, partition_key, lane, attempts, last_error, next_attempt_at)
 SELECT $1, id, event_id, topic, partition_key, 0, 1, 'no', now() + interval '1 h' FROM outbox_event WHERE id % 20 = 1`, d.id)
 	d.exec(`INSERT INTO outbox.dead_event (source, id, event_id, topic, partition_key, lane, event, code, reason, died_by)

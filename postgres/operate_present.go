@@ -14,7 +14,7 @@ type present struct{ working, waiting, competing int }
 func (l survey) present(ctx context.Context) (p present, err error) {
 	err = l.tx.QueryRow(ctx, `
 SELECT count(*) FILTER (WHERE mode = 'leased' AND standing > 0), count(*) FILTER (WHERE mode = 'leased' AND standing = 0), count(*) FILTER (WHERE mode = 'competing')
-FROM outbox.relay WHERE source = $1::uuid AND expires_at > now()`, l.row.id.String()).Scan(&p.working, &p.waiting, &p.competing)
+FROM outbox.relay WHERE source = $1::uuid AND expires_at > now()`, l.row.ID.String()).Scan(&p.working, &p.waiting, &p.competing)
 	return p, err
 }
 

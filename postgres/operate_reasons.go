@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox/internal/advice"
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -63,11 +64,11 @@ func (l survey) whyParked(ctx context.Context, d *operate.EventDetail) ([]operat
 	var stops bool
 	var rootEvent *uuid.UUID
 	err := l.tx.QueryRow(ctx, `
-SELECT p.id, p.event_id, p.code, p.reason, p.parked_at, f.id, f.event_id, coalesce(f.topic, ''), EXISTS (SELECT FROM `+l.row.table.sql()+` e
+SELECT p.id, p.event_id, p.code, p.reason, p.parked_at, f.id, f.event_id, coalesce(f.topic, ''), EXISTS (SELECT FROM `+l.row.Table.SQL()+` e
     WHERE e.id = p.id AND e.event_id = p.event_id AND e.published_at IS NULL AND e.topic::text = p.topic AND e.partition_key::text = p.partition_key)
 FROM outbox.parked_key p
 LEFT JOIN LATERAL (SELECT r.id, r.event_id, r.topic `+rootsOfSQL+`) f ON true WHERE p.source = $1::uuid AND p.key_hash = $2::bytea`,
-		l.row.id.String(), keyHash(relayKey(d.Topic, d.PartitionKey))).Scan(&ref.ID, &ref.EventID, &code, &reason, &since, &root, &rootEvent, &topic, &stops)
+		l.row.ID.String(), pg.KeyHash(relayKey(d.Topic, d.PartitionKey))).Scan(&ref.ID, &ref.EventID, &code, &reason, &since, &root, &rootEvent, &topic, &stops)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -124,7 +125,7 @@ func (l survey) whyTried(ctx context.Context, d *operate.EventDetail) ([]operate
 	err := l.tx.QueryRow(ctx, `
 SELECT id, event_id, attempts, coalesce(last_error, ''), next_attempt_at FROM outbox.failure
 WHERE source = $1::uuid AND topic = $2 AND partition_key = $3 AND id <= $4::bigint AND next_attempt_at > now() ORDER BY id LIMIT 1`,
-		l.row.id.String(), d.Topic, d.PartitionKey, d.ID).Scan(&ref.ID, &ref.EventID, &attempts, &text, &next)
+		l.row.ID.String(), d.Topic, d.PartitionKey, d.ID).Scan(&ref.ID, &ref.EventID, &attempts, &text, &next)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -148,9 +149,9 @@ func tries(n int) string {
 }
 
 func (l survey) whyPaused(ctx context.Context, d *operate.EventDetail) (reasons []operate.Reason, err error) {
-	pauses, err := readPauses(ctx, l, "(scope = 'source' OR scope = 'topic' AND topic = $2 OR scope = 'key' AND key_hash = $3::bytea)", d.Topic, keyHash(relayKey(d.Topic, d.PartitionKey)))
+	pauses, err := readPauses(ctx, l, "(scope = 'source' OR scope = 'topic' AND topic = $2 OR scope = 'key' AND key_hash = $3::bytea)", d.Topic, pg.KeyHash(relayKey(d.Topic, d.PartitionKey)))
 	for _, p := range pauses {
-		what := map[string]string{"source": l.row.table.String() + " is", "topic": "its topic is", "key": "its key is"}[p.Scope]
+		what := map[string]string{"source": l.row.Table.String() + " is", "topic": "its topic is", "key": "its key is"}[p.Scope]
 		text := fmt.Sprintf("%s paused since %s by %s", what, clock(p.Since), p.By)
 		if p.Reason != "" {
 			text += " (" + p.Reason + ")"
@@ -188,7 +189,7 @@ func (l survey) whyNobody(ctx context.Context, d *operate.EventDetail) ([]operat
 	}
 	var dead *string
 	var seen *time.Time
-	err = l.tx.QueryRow(ctx, `SELECT max(seen_at), (array_agg(name ORDER BY seen_at DESC))[1] FROM outbox.relay WHERE source = $1::uuid`, l.row.id.String()).Scan(&seen, &dead)
+	err = l.tx.QueryRow(ctx, `SELECT max(seen_at), (array_agg(name ORDER BY seen_at DESC))[1] FROM outbox.relay WHERE source = $1::uuid`, l.row.ID.String()).Scan(&seen, &dead)
 	switch {
 	case err != nil:
 		return nil, err
@@ -205,7 +206,7 @@ func (l survey) whyOutage(ctx context.Context, d *operate.EventDetail) ([]operat
 	var silent time.Time
 	err := l.tx.QueryRow(ctx, `
 SELECT r.name, r.silent_since FROM outbox.lane n JOIN outbox.relay r ON r.source = n.source AND r.owner = n.owner
-WHERE n.source = $1::uuid AND n.lane = $2::integer AND n.expires_at > now() AND r.silent_since IS NOT NULL`, l.row.id.String(), d.Lane).Scan(&name, &silent)
+WHERE n.source = $1::uuid AND n.lane = $2::integer AND n.expires_at > now() AND r.silent_since IS NOT NULL`, l.row.ID.String(), d.Lane).Scan(&name, &silent)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -223,7 +224,7 @@ func (l survey) whyRequested(ctx context.Context, d *operate.EventDetail) ([]ope
 	rows, err := l.tx.Query(ctx, `
 SELECT id, verb, requested_by, requested_at, coalesce(job, 0) FROM outbox.request
 WHERE source = $1::uuid AND done_at IS NULL AND topic = $2 AND partition_key = $3 AND coalesce(event_id = $4::text::uuid, true) ORDER BY id LIMIT 5`,
-		l.row.id.String(), d.Topic, d.PartitionKey, d.EventID.String())
+		l.row.ID.String(), d.Topic, d.PartitionKey, d.EventID.String())
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 )
 
@@ -93,7 +94,7 @@ SELECT l.topic, l.partition, l.record_offset, to_timestamp(l.ms / 1000.0), $5::t
 FROM unnest($1::text[], $2::integer[], $3::bigint[], $4::bigint[]) l(topic, partition, record_offset, ms)
 ORDER BY 1, 2, 3
 ON CONFLICT (topic, partition, record_offset) DO UPDATE SET record_at = excluded.record_at, at = clock_timestamp(), by = excluded.by`,
-			topics, partitions, offsets, times, l.row.storable(by))
+			topics, partitions, offsets, times, l.row.Storable(by))
 		return err
 	})
 }
@@ -134,8 +135,8 @@ func texts(ids []string) []string {
 
 // letters runs fn in a transaction. None of its statements reads more than a page.
 func (s *Store) letters(ctx context.Context, what string, fn func(context.Context, pgx.Tx) error) error {
-	err := inTx(ctx, s.db, func(ctx context.Context, tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, lookSettingsSQL, milliseconds(changeTimeout)); err != nil {
+	err := pg.InTx(ctx, s.db, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, lookSettingsSQL, pg.Milliseconds(changeTimeout)); err != nil {
 			return err
 		}
 		return fn(ctx, tx)

@@ -21,7 +21,7 @@ func (s *Store) Withdraw(ctx context.Context, request int64, by string) (a opera
 		// It waits for a relay that is carrying the request out, and then finds it done.
 		tag, err := l.tx.Exec(ctx, `
 UPDATE outbox.request SET done_at = clock_timestamp(), outcome = $3, error = $4 WHERE source = $1::text::uuid AND id = $2::bigint AND done_at IS NULL`,
-			l.row.id.String(), request, OutcomeWithdrawn, l.row.storable("taken back by "+by))
+			l.row.ID.String(), request, OutcomeWithdrawn, l.row.Storable("taken back by "+by))
 		withdrawn = err == nil && tag.RowsAffected() > 0
 		return err
 	})
@@ -32,7 +32,7 @@ UPDATE outbox.request SET done_at = clock_timestamp(), outcome = $3, error = $4 
 	if err != nil {
 		return operate.Answer{}, false, err
 	}
-	out, done, err := s.outcome(ctx, row.id, request)
+	out, done, err := s.outcome(ctx, row.ID, request)
 	if err == nil && !done {
 		err = fmt.Errorf("request %d of %s is open, and cannot be taken back", request, s.table)
 	}
@@ -43,7 +43,7 @@ UPDATE outbox.request SET done_at = clock_timestamp(), outcome = $3, error = $4 
 func (s *Store) Delay(ctx context.Context, request int64) (why string, err error) {
 	err = s.change(ctx, "look why a request is open", func(ctx context.Context, l survey) error {
 		var d operate.EventDetail
-		err := l.tx.QueryRow(ctx, `SELECT topic, partition_key FROM outbox.request WHERE source = $1::text::uuid AND id = $2::bigint`, l.row.id.String(), request).
+		err := l.tx.QueryRow(ctx, `SELECT topic, partition_key FROM outbox.request WHERE source = $1::text::uuid AND id = $2::bigint`, l.row.ID.String(), request).
 			Scan(&d.Topic, &d.PartitionKey)
 		if err != nil {
 			return fmt.Errorf("read request %d: %w", request, err)
@@ -56,7 +56,7 @@ func (s *Store) Delay(ctx context.Context, request int64) (why string, err error
 
 // delay says why nothing is done about the key of d by whoever has its lane.
 func (l survey) delay(ctx context.Context, d *operate.EventDetail) (string, error) {
-	d.Lane = relay.Lane(d.PartitionKey, l.row.lanes)
+	d.Lane = relay.Lane(d.PartitionKey, l.row.Lanes)
 	if err := l.addLane(ctx, d); err != nil {
 		return "", err
 	}
@@ -78,7 +78,7 @@ func (l survey) delay(ctx context.Context, d *operate.EventDetail) (string, erro
 // ownRequest refuses a request that is not there, or that a job has to answer for.
 func ownRequest(ctx context.Context, l survey, request int64) error {
 	var job int64
-	err := l.tx.QueryRow(ctx, `SELECT coalesce(job, 0) FROM outbox.request WHERE source = $1::text::uuid AND id = $2::bigint`, l.row.id.String(), request).Scan(&job)
+	err := l.tx.QueryRow(ctx, `SELECT coalesce(job, 0) FROM outbox.request WHERE source = $1::text::uuid AND id = $2::bigint`, l.row.ID.String(), request).Scan(&job)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
 		return operate.Refuse(operate.CodeNotFound, "there is no request %d; outbox jobs list shows those that are open", request)
@@ -94,7 +94,7 @@ func (l survey) addOpenRequests(ctx context.Context, q operate.JobQuery, p *oper
 		return nil
 	}
 	var w query
-	list := append([]string{"source = " + w.param(l.row.id, "uuid"), "done_at IS NULL", "job IS NULL"}, append(w.equal("verb", q.Verb), w.equal("requested_by", q.Actor)...)...)
+	list := append([]string{"source = " + w.param(l.row.ID, "uuid"), "done_at IS NULL", "job IS NULL"}, append(w.equal("verb", q.Verb), w.equal("requested_by", q.Actor)...)...)
 	rows, err := l.tx.Query(ctx, fmt.Sprintf(`
 SELECT id, verb, topic, partition_key, coalesce(id_of_event, 0), coalesce(event_id, %s), requested_by, reason, requested_at FROM outbox.request
 WHERE %s ORDER BY id LIMIT %d`, nilUUID, and(list...), operate.MaxOpenRequests+1), w.args...)

@@ -51,7 +51,7 @@ func (s *Store) settledIDs(ctx context.Context, l survey, bulk operate.Bulk, at 
 	if bulk.Only != nil {
 		where = and(where, "e.id = ANY ("+b.param(targetIDs(bulk.Only), "bigint[]")+")")
 	}
-	from := fmt.Sprintf("FROM %s e WHERE %s ORDER BY e.id LIMIT %s", l.row.table.sql(), where, b.page)
+	from := fmt.Sprintf("FROM %s e WHERE %s ORDER BY e.id LIMIT %s", l.row.Table.SQL(), where, b.page)
 	rows, err := l.tx.Query(ctx, fmt.Sprintf(`SELECT l.id, l.event_id, coalesce(l.size, 0) FROM (SELECT e.id, %s, pg_column_size(e.payload)::bigint AS size %s) l
 WHERE l.published_at IS NOT NULL AND %s ORDER BY l.id LIMIT %s`, b.tableColumns("e"), from, b.filter(bulkWalk{}), b.param(limit, "bigint")), b.args...)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s *Store) pageEnd(ctx context.Context, l survey, bulk operate.Bulk, at ope
 	}
 	var looked, last int64
 	err = l.tx.QueryRow(ctx, fmt.Sprintf("SELECT count(*), coalesce(max(id), 0) FROM (SELECT e.id FROM %s e WHERE %s ORDER BY e.id LIMIT %s) l",
-		l.row.table.sql(), b.idsBehind("e.id", at), b.page), b.args...).Scan(&looked, &last)
+		l.row.Table.SQL(), b.idsBehind("e.id", at), b.page), b.args...).Scan(&looked, &last)
 	return operate.Cursor{ID: last, End: looked < settledPage}, err
 }
 
@@ -115,7 +115,7 @@ func (s *Store) readSettled(ctx context.Context, l survey, ids []int64, payload,
 	}
 	rows, err := l.tx.Query(ctx, fmt.Sprintf(`
 SELECT e.id, coalesce(e.event_id, %s), coalesce(e.event_type::text, ''), coalesce(e.topic::text, ''), coalesce(e.partition_key::text, ''), %s, %s, %s
-FROM %s e WHERE e.id = ANY ($1::bigint[]) AND e.published_at IS NOT NULL ORDER BY e.id`, nilUUID, payload, headers, shownTime("e.created_at"), l.row.table.sql()), ids)
+FROM %s e WHERE e.id = ANY ($1::bigint[]) AND e.published_at IS NOT NULL ORDER BY e.id`, nilUUID, payload, headers, shownTime("e.created_at"), l.row.Table.SQL()), ids)
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/internal/pgtest"
 	"github.com/outbox-relay/outbox/operate"
 )
@@ -60,7 +61,7 @@ func eventID(n int64) uuid.UUID {
 func (d *desk) park(n int64, topic, key, reason string) {
 	d.Helper()
 	d.exec(`INSERT INTO outbox.parked_key (source, topic, key_hash, partition_key, lane, id, event_id, event_type, code, reason)
-VALUES ($1, $2, $3, $4, 0, $5, $6, 'order.placed.v1', 'MESSAGE_TOO_LARGE', $7)`, d.id, topic, keyHash(relayKey(topic, key)), key, n, eventID(n), reason)
+VALUES ($1, $2, $3, $4, 0, $5, $6, 'order.placed.v1', 'MESSAGE_TOO_LARGE', $7)`, d.id, topic, pg.KeyHash(relayKey(topic, key)), key, n, eventID(n), reason)
 }
 
 // fail writes down that the event n is tried again at an expression.

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 )
 
@@ -43,7 +44,7 @@ const lookSettingsSQL = `SELECT set_config('statement_timeout', $1, true), set_c
 // survey is one look: a snapshot, the source's row, and which columns the table has.
 type survey struct {
 	tx      pgx.Tx
-	row     sourceRow
+	row     pg.Source
 	columns []string
 	windows windows
 }
@@ -55,13 +56,13 @@ func (l survey) has(column string) bool { return slices.Contains(l.columns, colu
 func see[T any](ctx context.Context, s *Store, limit time.Duration, what string, fn func(context.Context, survey) (T, error)) (T, error) {
 	var found, none T
 	opts := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	err := withTx(ctx, s.db, opts, func(ctx context.Context, tx pgx.Tx) error {
+	err := pg.WithTx(ctx, s.db, opts, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, lookSettingsSQL, strconv.FormatInt(max(1, limit.Milliseconds()), 10)); err != nil {
 			return err
 		}
 		l := survey{tx: tx, windows: s.windows}
 		var err error
-		if l.row, err = readSource(ctx, tx, s.table); err != nil {
+		if l.row, err = pg.ReadSource(ctx, tx, s.table); err != nil {
 			return err
 		}
 		if l.columns, err = readColumns(ctx, tx, s.table); err != nil {
@@ -76,15 +77,15 @@ func see[T any](ctx context.Context, s *Store, limit time.Duration, what string,
 	return found, nil
 }
 
-func readColumns(ctx context.Context, tx pgx.Tx, table tableName) ([]string, error) {
+func readColumns(ctx context.Context, tx pgx.Tx, table pg.Table) ([]string, error) {
 	rows, err := tx.Query(ctx, `
-SELECT attname::text FROM pg_attribute WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum`, table.sql())
+SELECT attname::text FROM pg_attribute WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum`, table.SQL())
 	if err != nil {
 		return nil, fmt.Errorf("read the table's columns: %w", err)
 	}
 	columns, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err == nil && len(columns) == 0 {
-		err = unknownTable(ctx, tx, table)
+		err = pg.UnknownTable(ctx, tx, table)
 	}
 	return columns, err
 }
@@ -93,21 +94,21 @@ SELECT attname::text FROM pg_attribute WHERE attrelid = to_regclass($1) AND attn
 func (s *Store) refusal(ctx context.Context, err error, what string, limit time.Duration) error {
 	var refused *operate.Error
 	switch {
-	case code(err) == "42501":
-		return lacksRight(s.pool, s.table, fmt.Sprintf("%s of %s", what, s.table), err, "--operator")
+	case pg.Code(err) == "42501":
+		return pg.LacksRight(s.pool, s.table, fmt.Sprintf("%s of %s", what, s.table), err, "--operator")
 	case errors.As(err, &refused):
 		return err
-	case code(err) == "57014" && ctx.Err() == nil, errors.Is(err, context.DeadlineExceeded):
+	case pg.Code(err) == "57014" && ctx.Err() == nil, errors.Is(err, context.DeadlineExceeded):
 		return &operate.Error{Code: operate.CodeTooSlow, Text: fmt.Sprintf(
 			"%s of %s: the database did not answer within %s; narrow it by --min-id and --max-id, or name the events; outbox status tells whether the index for what is unpublished is missing",
 			what, s.table, limit)}
-	case code(err) == "22P05" || code(err) == "22021":
+	case pg.Code(err) == "22P05" || pg.Code(err) == "22021":
 		return &operate.Error{Code: operate.CodeInvalid, Text: fmt.Sprintf("%s of %s: no event has such a text: the database's encoding has no place for it", what, s.table), Err: err}
-	case code(err) == "42P01" || code(err) == "42703":
+	case pg.Code(err) == "42P01" || pg.Code(err) == "42703":
 		return &operate.Error{Code: operate.CodeUnavailable, Text: fmt.Sprintf(
 			"%s of %s: the schema outbox is older than this program; run: outbox migrate up", what, s.table), Err: err}
 	}
-	return &operate.Error{Code: operate.CodeUnavailable, Text: fmt.Sprintf("%s of %s", what, s.table), Err: mark(err)}
+	return &operate.Error{Code: operate.CodeUnavailable, Text: fmt.Sprintf("%s of %s", what, s.table), Err: pg.Mark(err)}
 }
 
 // query is a statement that is being written, with its parameters. Each is cast where it stands: no mode of the driver has to guess.

@@ -45,7 +45,7 @@ func tableStream(name, what, condition string) stream {
 		if name == "u" {
 			base = "e.published_at IS NULL"
 		}
-		return fmt.Sprintf("SELECT e.id, %s FROM %s e WHERE %s ORDER BY e.id %s", b.tableColumns("e"), b.row.table.sql(),
+		return fmt.Sprintf("SELECT e.id, %s FROM %s e WHERE %s ORDER BY e.id %s", b.tableColumns("e"), b.row.Table.SQL(),
 			and(base, b.beyond("e.id", "e.event_id"), b.between("e.id")), b.direction())
 	}, sparse: condition != ""}
 }
@@ -57,7 +57,7 @@ func refStream(name, what string, tables ...string) stream {
 		// OFFSET 0 keeps it a look at one row after the other: joined as a set, the table would be read whole.
 		return fmt.Sprintf(`SELECT d.id, d.event_id, %s FROM (%s LIMIT %s) d LEFT JOIN LATERAL (
     SELECT %s FROM %s e WHERE d.hit AND e.id = d.id AND e.event_id = d.event_id AND e.published_at IS NULL OFFSET 0) t ON true
-ORDER BY d.id %[6]s, d.event_id %[6]s`, "t."+strings.Join(tableNames[1:], ", t."), ids(b), b.window, b.tableColumns("e"), b.row.table.sql(), b.direction())
+ORDER BY d.id %[6]s, d.event_id %[6]s`, "t."+strings.Join(tableNames[1:], ", t."), ids(b), b.window, b.tableColumns("e"), b.row.Table.SQL(), b.direction())
 	}}
 }
 
@@ -88,7 +88,7 @@ func deadStream() stream {
 // namedStream is of the rows that have one of the ids.
 func namedStream() stream {
 	return stream{name: "n", named: true, rows: func(b *eventSQL) string {
-		return b.named(fmt.Sprintf("SELECT e.id, %s FROM %s e WHERE", b.tableColumns("e"), b.row.table.sql()), "e", "true")
+		return b.named(fmt.Sprintf("SELECT e.id, %s FROM %s e WHERE", b.tableColumns("e"), b.row.Table.SQL()), "e", "true")
 	}}
 }
 
@@ -173,7 +173,7 @@ type eventSQL struct {
 
 func (b *eventSQL) source() string {
 	if b.id == "" {
-		b.id = b.param(b.row.id, "uuid")
+		b.id = b.param(b.row.ID, "uuid")
 	}
 	return b.id
 }

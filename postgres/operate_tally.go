@@ -47,7 +47,7 @@ func (s *Store) Tally(ctx context.Context, job, first, last int64) (operate.Tall
 func (s *Store) tally(ctx context.Context, job, first, last int64) (operate.Tally, error) {
 	t := operate.Tally{Failed: map[string]int64{}}
 	err := s.change(ctx, "look at the outcomes", func(ctx context.Context, l survey) error {
-		rows, err := l.tx.Query(ctx, tallySQL, l.row.id.String(), first, last, job)
+		rows, err := l.tx.Query(ctx, tallySQL, l.row.ID.String(), first, last, job)
 		if err != nil {
 			return err
 		}

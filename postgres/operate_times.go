@@ -22,7 +22,7 @@ func (l survey) narrowed(ctx context.Context, q operate.EventQuery) (operate.Eve
 		return q, "", err
 	}
 	var first, last int64
-	table := l.row.table.sql()
+	table := l.row.Table.SQL()
 	err = l.tx.QueryRow(ctx, fmt.Sprintf("SELECT coalesce((SELECT id FROM %[1]s ORDER BY id LIMIT 1), 0), coalesce((SELECT id FROM %[1]s ORDER BY id DESC LIMIT 1), 0)", table)).Scan(&first, &last)
 	if err != nil || last-first <= 2*timeMargin {
 		return q, "", err
@@ -86,6 +86,6 @@ WITH RECURSIVE b(low, high) AS (
         LATERAL (SELECT e.id, e.created_at FROM %s e WHERE e.id >= h.middle ORDER BY e.id LIMIT 1) r
     WHERE b.low < b.high
 )
-SELECT low FROM b ORDER BY high - low LIMIT 1`, l.row.table.sql()), t, first, last).Scan(&id)
+SELECT low FROM b ORDER BY high - low LIMIT 1`, l.row.Table.SQL()), t, first, last).Scan(&id)
 	return id, err
 }

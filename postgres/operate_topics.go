@@ -22,7 +22,7 @@ func (l survey) listTopics(ctx context.Context) (operate.TopicList, error) {
 	t := topicCounter{survey: l, topics: map[string]*operate.Topic{}, list: operate.TopicList{Topics: []operate.Topic{}}}
 	err := firstError(
 		t.holds(ctx), t.pauses(ctx), t.outages(ctx),
-		l.tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM outbox.relay WHERE source = $1::uuid AND expires_at > now())`, l.row.id.String()).Scan(&t.list.Watched),
+		l.tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM outbox.relay WHERE source = $1::uuid AND expires_at > now())`, l.row.ID.String()).Scan(&t.list.Watched),
 		t.countAll(ctx), t.letters(ctx),
 	)
 	for _, name := range slices.Sorted(maps.Keys(t.topics)) {
@@ -43,7 +43,7 @@ func (t *topicCounter) countAll(ctx context.Context) error {
 	var capped []countedRows
 	for _, c := range []countedRows{
 		{
-			"unpublished events", "SELECT coalesce(topic::text, '') AS topic, created_at, id FROM " + t.row.table.sql() + " WHERE published_at IS NULL ORDER BY id LIMIT $1",
+			"unpublished events", "SELECT coalesce(topic::text, '') AS topic, created_at, id FROM " + t.row.Table.SQL() + " WHERE published_at IS NULL ORDER BY id LIMIT $1",
 			func(to *operate.Topic, n topicCount) { to.Pending, to.OldestAge = n.count, n.age },
 			func(to *operate.Topic) { to.PendingCapped = true },
 		},
@@ -101,7 +101,7 @@ type topicCount struct {
 func (t *topicCounter) count(ctx context.Context, c countedRows) (more bool, err error) {
 	args := []any{t.windows.topics + 1}
 	if strings.Contains(c.rows, "$2") {
-		args = append(args, t.row.id.String())
+		args = append(args, t.row.ID.String())
 	}
 	rows, err := t.tx.Query(ctx, fmt.Sprintf(`
 SELECT topic, count(*) FILTER (WHERE n < $1), coalesce(greatest(0, extract(epoch FROM now() - min(created_at) FILTER (WHERE n < $1 AND isfinite(created_at)))), 0)::float8,
@@ -150,7 +150,7 @@ func (t *topicCounter) pauses(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	rows, err := t.tx.Query(ctx, `SELECT topic, count(*) FROM outbox.pause WHERE source = $1::uuid AND scope = 'key' GROUP BY topic`, t.row.id.String())
+	rows, err := t.tx.Query(ctx, `SELECT topic, count(*) FROM outbox.pause WHERE source = $1::uuid AND scope = 'key' GROUP BY topic`, t.row.ID.String())
 	if err != nil {
 		return err
 	}

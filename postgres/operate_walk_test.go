@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 )
 
@@ -122,7 +123,7 @@ func TestALookThatTakesTooLongIsEndedByTheServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer rollback(tx)
+	defer pg.Rollback(tx)
 	if _, err := tx.Exec(t.Context(), `LOCK TABLE outbox_event IN ACCESS EXCLUSIVE MODE`); err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 )
 
@@ -28,7 +29,7 @@ WHERE coalesce(a.application_name, '') <> $2
 ORDER BY a.xact_start NULLS LAST, k.pid LIMIT $3`
 
 func (l survey) writers(ctx context.Context) ([]operate.Writer, error) {
-	rows, err := l.tx.Query(ctx, writersSQL, l.row.table.sql(), defaultApplicationName, maxWriters)
+	rows, err := l.tx.Query(ctx, writersSQL, l.row.Table.SQL(), pg.DefaultApplicationName, maxWriters)
 	if err != nil {
 		return nil, fmt.Errorf("look for open writers: %w", err)
 	}

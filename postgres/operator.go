@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -26,9 +27,9 @@ const (
 // Operator is the operators' side of a source: it reads the relay's state and asks the relay for changes. It works over the given
 // pool and holds nothing open between calls.
 type Operator struct {
-	db    poolRunner
+	db    pg.Runner
 	pool  *pgxpool.Pool
-	table tableName
+	table pg.Table
 	every time.Duration
 	// size is how many requests the last batch took that it carried out itself; 0 before the first. What was too much once is not tried again and again.
 	size atomic.Int64
@@ -37,14 +38,14 @@ type Operator struct {
 // NewOperator returns the operators' side of the table in cfg; nothing else of cfg is used. It connects to nothing yet.
 func NewOperator(pool *pgxpool.Pool, cfg Config) (*Operator, error) {
 	cfg = cfg.withDefaults()
-	table, err := parseTable(cfg.Table)
+	table, err := pg.ParseTable(cfg.Table)
 	if pool == nil {
 		err = errors.Join(errors.New("the pool is nil"), err)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("configure the operator: %w", err)
 	}
-	return &Operator{db: poolRunner{pool}, pool: pool, table: table, every: awaitEvery}, nil
+	return &Operator{db: pg.OnPool(pool), pool: pool, table: table, every: awaitEvery}, nil
 }
 
 // Status returns all that is known of the source. It counts to 1,000,000 and gives up after 10 s.
@@ -74,7 +75,7 @@ func (o *Operator) Competing(ctx context.Context) ([]string, error) {
 		return nil, err
 	}
 	rows, err := o.pool.Query(ctx, `
-SELECT name FROM outbox.relay WHERE source = $1 AND mode = 'competing' AND expires_at > clock_timestamp() ORDER BY name`, row.id)
+SELECT name FROM outbox.relay WHERE source = $1 AND mode = 'competing' AND expires_at > clock_timestamp() ORDER BY name`, row.ID)
 	if err != nil {
 		return nil, fmt.Errorf("look for competing relays of %s: %w", o.table, err)
 	}
@@ -112,19 +113,19 @@ func (o *Operator) ask(ctx context.Context, audit int64, verb string, key relay.
 	if err != nil {
 		return 0, err
 	}
-	args := []any{row.id, verb, key.Topic, key.PartitionKey, storable(by), storable(why)}
+	args := []any{row.ID, verb, key.Topic, key.PartitionKey, pg.Storable(by), pg.Storable(why)}
 	sql := `
 INSERT INTO outbox.request (source, verb, topic, partition_key, requested_by, reason) SELECT $1, $2, $3, $4, $5, $6
 WHERE EXISTS (SELECT FROM outbox.parked_key WHERE source = $1 AND key_hash = $7)
    OR NOT EXISTS (SELECT FROM outbox.relay WHERE source = $1 AND mode = 'competing' AND expires_at > clock_timestamp()) RETURNING *`
 	if event == nil {
-		args = append(args, keyHash(key))
+		args = append(args, pg.KeyHash(key))
 	} else {
 		args = append(args, event.ID, event.EventID)
 		sql = `
 INSERT INTO outbox.request (source, verb, topic, partition_key, requested_by, reason, id_of_event, event_id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8) RETURNING *`
 	}
-	sql = "WITH asked AS (" + sql + ")" + row.alsoAskedSQL()
+	sql = "WITH asked AS (" + sql + ")" + alsoAskedSQL(row)
 	if audit != 0 {
 		args = append(args, audit)
 		sql += fmt.Sprintf(`, noted AS (
@@ -170,14 +171,14 @@ func (o *Operator) await(ctx context.Context, id int64) (Outcome, error) {
 	tick := time.NewTicker(o.every)
 	defer tick.Stop()
 	for {
-		outcome, done, err := o.outcome(ctx, row.id, id)
+		outcome, done, err := o.outcome(ctx, row.ID, id)
 		if err != nil || done {
 			return outcome, err
 		}
 		if err := o.standIn(ctx, row); err != nil {
 			return Outcome{}, fmt.Errorf("carry out request %d without a relay; it stays queued: %w", id, err)
 		}
-		if outcome, done, err = o.outcome(ctx, row.id, id); err != nil || done {
+		if outcome, done, err = o.outcome(ctx, row.ID, id); err != nil || done {
 			return outcome, err
 		}
 		select {
@@ -212,12 +213,12 @@ const standInName = "operator"
 
 // standIn carries out the open requests when no relay is alive to do it, or only such as stand by and take no lanes: as the owner of the lanes, or beside relays that compete
 // for rows. Of a parked key nothing is in flight then.
-func (o *Operator) standIn(ctx context.Context, row sourceRow) error {
+func (o *Operator) standIn(ctx context.Context, row pg.Source) error {
 	var leased, competing bool
 	err := o.pool.QueryRow(ctx, `
 SELECT EXISTS (SELECT FROM outbox.lane WHERE source = $1 AND expires_at > clock_timestamp())
     OR EXISTS (SELECT FROM outbox.relay WHERE source = $1 AND mode = 'leased' AND standing > 0 AND expires_at > clock_timestamp()),
-       EXISTS (SELECT FROM outbox.relay WHERE source = $1 AND mode = 'competing' AND expires_at > clock_timestamp())`, row.id).Scan(&leased, &competing)
+       EXISTS (SELECT FROM outbox.relay WHERE source = $1 AND mode = 'competing' AND expires_at > clock_timestamp())`, row.ID).Scan(&leased, &competing)
 	if err != nil || leased {
 		return err
 	}
@@ -269,22 +270,13 @@ func leave(l *leases, claim relay.Claim) error {
 	return l.Leave(ctx, claim)
 }
 
-func (o *Operator) source(ctx context.Context) (sourceRow, error) {
-	row, err := readSource(ctx, o.pool, o.table)
-	if code(err) == "42501" {
-		return sourceRow{}, lacksRight(o.pool, o.table, fmt.Sprintf("%s: read outbox.source", o.table), err, "--operator")
+func (o *Operator) source(ctx context.Context) (pg.Source, error) {
+	row, err := pg.ReadSource(ctx, o.pool, o.table)
+	if pg.Code(err) == "42501" {
+		return pg.Source{}, pg.LacksRight(o.pool, o.table, fmt.Sprintf("%s: read outbox.source", o.table), err, "--operator")
 	}
 	if err != nil {
-		return sourceRow{}, fmt.Errorf("%s: %w", o.table, err)
+		return pg.Source{}, fmt.Errorf("%s: %w", o.table, err)
 	}
 	return row, nil
-}
-
-// poolRunner lends connections of a pool, which closes what comes back inside a transaction.
-type poolRunner struct{ pool *pgxpool.Pool }
-
-func (p poolRunner) run(ctx context.Context, fn func(context.Context, *pgx.Conn) error) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
-	defer cancel()
-	return p.pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error { return fn(ctx, c.Conn()) })
 }

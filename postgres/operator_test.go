@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -109,7 +110,7 @@ func TestACommandThatIsCutOffSaysThatItsRequestStays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer rollback(tx)
+	defer pg.Rollback(tx)
 	if _, err := tx.Exec(t.Context(), `LOCK TABLE outbox.lane IN ACCESS EXCLUSIVE MODE`); err != nil {
 		t.Fatal(err)
 	}

@@ -7,13 +7,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 )
 
 // partitioning is how a table is partitioned: by ranges of one column, id or created_at.
 type partitioning struct {
 	oid    uint32
-	table  tableName
+	table  pg.Table
 	column string
 	// present is the SQL of the value that is written next, such as now().
 	present string
@@ -25,7 +26,7 @@ type partitioning struct {
 
 // partition is one range. The bounds are texts as the catalog prints them in this session; "" is no bound.
 type partition struct {
-	name     tableName
+	name     pg.Table
 	from, to string
 	// past tells that all that is written from now on lies above it; ahead, that all lies below.
 	past, ahead bool
@@ -38,7 +39,7 @@ type partition struct {
 }
 
 // errPartitions refuses what is not partitioned in a way that is known here.
-func errPartitions(table tableName, why string) error {
+func errPartitions(table pg.Table, why string) error {
 	return operate.Refuse(operate.CodeConflict, "%s %s: see docs/partitions.md", table, why)
 }
 
@@ -58,43 +59,43 @@ SELECT nspname::text, relname::text, low, high, coalesce(high <> '' AND high::%[
 FROM ranges ORDER BY low <> '', CASE WHEN low <> '' THEN low::%[1]s END`
 
 // readPartitioning reads the catalog.
-func readPartitioning(ctx context.Context, q querier, row sourceRow) (*partitioning, error) {
-	p := &partitioning{table: row.table}
+func readPartitioning(ctx context.Context, q pg.Querier, row pg.Source) (*partitioning, error) {
+	p := &partitioning{table: row.Table}
 	var strategy, sequence string
 	err := q.QueryRow(ctx, `
 SELECT c.oid, coalesce(p.partstrat::text, ''), coalesce(CASE WHEN p.partnatts = 1 THEN a.attname::text END, '')
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace LEFT JOIN pg_partitioned_table p ON p.partrelid = c.oid
 LEFT JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum = p.partattrs[0]
-WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p')`, row.table.schema, row.table.name).Scan(&p.oid, &strategy, &p.column)
+WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p')`, row.Table.Schema, row.Table.Name).Scan(&p.oid, &strategy, &p.column)
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):
-		return nil, unknownTable(ctx, q, row.table)
+		return nil, pg.UnknownTable(ctx, q, row.Table)
 	case err != nil:
-		return nil, fmt.Errorf("read how %s is partitioned: %w", row.table, err)
+		return nil, fmt.Errorf("read how %s is partitioned: %w", row.Table, err)
 	case strategy == "":
-		return nil, errPartitions(row.table, "is not partitioned")
+		return nil, errPartitions(row.Table, "is not partitioned")
 	case strategy != "r" || p.column != "id" && p.column != "created_at":
-		return nil, errPartitions(row.table, "is not partitioned by ranges of id, or of created_at, alone")
+		return nil, errPartitions(row.Table, "is not partitioned by ranges of id, or of created_at, alone")
 	}
 	kind, present := "timestamptz", "now()"
 	if p.column == "id" {
-		var s shape
-		if err := s.readSequence(ctx, q, p.oid); err != nil {
+		s, err := pg.ReadSequence(ctx, q, p.oid)
+		if err != nil {
 			return nil, err
 		}
-		if sequence = s.sequence; sequence == "" {
-			return nil, errPartitions(row.table, "draws its ids from no sequence")
+		if sequence = s.Name; sequence == "" {
+			return nil, errPartitions(row.Table, "draws its ids from no sequence")
 		}
 		kind, present = "bigint", "(SELECT last_value + is_called::integer FROM "+sequence+")"
 	}
 	p.present = present
 	rows, err := q.Query(ctx, fmt.Sprintf(partitionSQL, kind, present), p.oid)
 	if err != nil {
-		return nil, fmt.Errorf("read the partitions of %s: %w", row.table, err)
+		return nil, fmt.Errorf("read the partitions of %s: %w", row.Table, err)
 	}
 	var part partition
 	var isDefault bool
-	_, err = pgx.ForEachRow(rows, []any{&part.name.schema, &part.name.name, &part.from, &part.to, &part.past, &part.ahead, &part.pending, &part.rows, &isDefault, &part.oid, &part.comment}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&part.name.Schema, &part.name.Name, &part.from, &part.to, &part.past, &part.ahead, &part.pending, &part.rows, &isDefault, &part.oid, &part.comment}, func() error {
 		if isDefault {
 			p.hasDefault = true
 			return nil
@@ -103,7 +104,7 @@ WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p')`, row.table.
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read the partitions of %s: %w", row.table, err)
+		return nil, fmt.Errorf("read the partitions of %s: %w", row.Table, err)
 	}
 	return p, nil
 }
@@ -151,7 +152,7 @@ FROM (SELECT z, $2::timestamptz AT TIME ZONE z AS b, age($2::timestamptz AT TIME
 
 // following returns the partitions after the last one, each as long as that, until n lie ahead: where the last one has ended already, nothing can be written until those
 // between are there too. Lengths are those of the calendar: a month follows a month. Bounds at midnight in UTC are reckoned in UTC, whatever the session's time zone is.
-func (p *partitioning) following(ctx context.Context, db runner, n int) ([]partition, error) {
+func (p *partitioning) following(ctx context.Context, db pg.Runner, n int) ([]partition, error) {
 	if n == 0 {
 		return nil, nil
 	}
@@ -164,7 +165,7 @@ func (p *partitioning) following(ctx context.Context, db runner, n int) ([]parti
 		ranges = rangesOfTimes
 	}
 	var made []partition
-	err = db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	err = db.Run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		rows, err := conn.Query(ctx, fmt.Sprintf(followingSQL, ranges, p.present), last.from, last.to, n, operate.MaxPruneAhead)
 		if err != nil {
 			return err
@@ -172,7 +173,7 @@ func (p *partitioning) following(ctx context.Context, db runner, n int) ([]parti
 		made, err = pgx.CollectRows(rows, func(r pgx.CollectableRow) (n partition, err error) {
 			var suffix string
 			err = r.Scan(&n.from, &n.to, &suffix, &n.ahead)
-			n.name = tableName{p.table.schema, partitionName(p.table.name, suffix)}
+			n.name = pg.Table{Schema: p.table.Schema, Name: partitionName(p.table.Name, suffix)}
 			return n, err
 		})
 		return err
@@ -190,7 +191,7 @@ func (p *partitioning) following(ctx context.Context, db runner, n int) ([]parti
 // partitionName keeps within what PostgreSQL takes.
 func partitionName(table, suffix string) string {
 	suffix = "_p" + suffix
-	for len(table)+len(suffix) > maxName {
+	for len(table)+len(suffix) > pg.MaxName {
 		runes := []rune(table)
 		table = string(runes[:len(runes)-1])
 	}

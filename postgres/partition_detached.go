@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 )
 
@@ -23,12 +24,12 @@ type detached struct {
 
 // ours tells that a run has detached it, or begun to, and that it still is what it was then: else it is people's, who may have kept it on purpose.
 func (s detached) ours() bool {
-	return s.note != nil && s.note.OID == s.oid && s.note.Name == s.name.sql() && (s.pending || s.note.Detached)
+	return s.note != nil && s.note.OID == s.oid && s.note.Name == s.name.SQL() && (s.pending || s.note.Detached)
 }
 
 // renamed tells that people have made something else of it.
 func (s detached) renamed() bool {
-	return s.note != nil && s.note.Name != "" && s.note.Name != s.name.sql()
+	return s.note != nil && s.note.Name != "" && s.note.Name != s.name.SQL()
 }
 
 // returns tells that it may be attached again without asking anybody: its rows have to be published, and nobody has made something else of it.
@@ -37,16 +38,16 @@ func (s detached) returns() bool {
 }
 
 // finalizeSQL and attachSQL are for the table itself and for people.
-func (s detached) finalizeSQL(table tableName) string {
-	return fmt.Sprintf("ALTER TABLE %s DETACH PARTITION %s FINALIZE", table.sql(), s.name.sql())
+func (s detached) finalizeSQL(table pg.Table) string {
+	return fmt.Sprintf("ALTER TABLE %s DETACH PARTITION %s FINALIZE", table.SQL(), s.name.SQL())
 }
 
-func attachSQL(table tableName, part partition) string {
-	return fmt.Sprintf("ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%s) TO (%s)", table.sql(), part.name.sql(), bound(part.from, "MINVALUE"), bound(part.to, "MAXVALUE"))
+func attachSQL(table pg.Table, part partition) string {
+	return fmt.Sprintf("ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%s) TO (%s)", table.SQL(), part.name.SQL(), bound(part.from, "MINVALUE"), bound(part.to, "MAXVALUE"))
 }
 
 // returnSQL makes it a partition again.
-func (s detached) returnSQL(table tableName) string {
+func (s detached) returnSQL(table pg.Table) string {
 	sql := attachSQL(table, s.partition) + ";"
 	if s.pending {
 		sql = s.finalizeSQL(table) + "; " + sql
@@ -55,7 +56,7 @@ func (s detached) returnSQL(table tableName) string {
 }
 
 // what says what the table is, for people.
-func (s detached) what(table tableName) string {
+func (s detached) what(table pg.Table) string {
 	switch {
 	case s.pending && s.note == nil:
 		return fmt.Sprintf("somebody detaches it from %s, or was interrupted when he did", table)
@@ -80,12 +81,12 @@ type Detached struct {
 // FindDetached looks for partitions that are detached, half detached, or lost by a run of outbox prune that was killed. It finds nothing while such a run is at work, and where the
 // table is not partitioned. The table has the form of [Config.Table]. It needs no rights, but without SELECT on such a table it does not know what it holds.
 func FindDetached(ctx context.Context, pool *pgxpool.Pool, table string) (found []Detached, err error) {
-	name, err := parseTable(table)
+	name, err := pg.ParseTable(table)
 	if err != nil {
 		return nil, err
 	}
 	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		row, err := readSource(ctx, tx, name)
+		row, err := pg.ReadSource(ctx, tx, name)
 		if err != nil {
 			return err
 		}
@@ -99,13 +100,13 @@ func FindDetached(ctx context.Context, pool *pgxpool.Pool, table string) (found 
 }
 
 // findDetached is FindDetached in a transaction.
-func findDetached(ctx context.Context, tx pgx.Tx, row sourceRow) (found []Detached, err error) {
+func findDetached(ctx context.Context, tx pgx.Tx, row pg.Source) (found []Detached, err error) {
 	all, err := readDetachedAtRest(ctx, tx, row)
 	for _, s := range all {
 		if s.renamed() && s.readable && !s.unpublished {
 			continue
 		}
-		f := Detached{Name: s.name.String(), Text: s.what(row.table), Mend: s.returnSQL(row.table), Lost: s.unpublished, Unknown: !s.readable}
+		f := Detached{Name: s.name.String(), Text: s.what(row.Table), Mend: s.returnSQL(row.Table), Lost: s.unpublished, Unknown: !s.readable}
 		switch {
 		case f.Lost:
 			f.Text += ", and holds unpublished events, which no relay reads"
@@ -118,16 +119,16 @@ func findDetached(ctx context.Context, tx pgx.Tx, row sourceRow) (found []Detach
 }
 
 // readDetachedAtRest finds nothing while a run is at work: what that has detached a moment ago is not lost.
-func readDetachedAtRest(ctx context.Context, tx pgx.Tx, row sourceRow) ([]detached, error) {
+func readDetachedAtRest(ctx context.Context, tx pgx.Tx, row pg.Source) ([]detached, error) {
 	var atRest bool
-	if err := tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock_shared($1::bigint)`, partitionLock(row.id)).Scan(&atRest); err != nil || !atRest {
+	if err := tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock_shared($1::bigint)`, partitionLock(row.ID)).Scan(&atRest); err != nil || !atRest {
 		return nil, err
 	}
-	return readDetached(ctx, tx, row.table)
+	return readDetached(ctx, tx, row.Table)
 }
 
 // detachedWith says in which detached table an event is that is nowhere else; "" when it is in none that the role may look into.
-func detachedWith(ctx context.Context, tx pgx.Tx, row sourceRow, ref operate.Ref) (string, error) {
+func detachedWith(ctx context.Context, tx pgx.Tx, row pg.Source, ref operate.Ref) (string, error) {
 	all, err := readDetachedAtRest(ctx, tx, row)
 	if err != nil {
 		return "", err
@@ -141,7 +142,7 @@ func detachedWith(ctx context.Context, tx pgx.Tx, row sourceRow, ref operate.Ref
 			condition, arg = "event_id = $1::text::uuid", ref.EventID.String()
 		}
 		var published bool
-		err := tx.QueryRow(ctx, fmt.Sprintf("SELECT published_at IS NOT NULL FROM %s WHERE %s LIMIT 1", s.name.sql(), condition), arg).Scan(&published)
+		err := tx.QueryRow(ctx, fmt.Sprintf("SELECT published_at IS NOT NULL FROM %s WHERE %s LIMIT 1", s.name.SQL(), condition), arg).Scan(&published)
 		if errors.Is(err, pgx.ErrNoRows) {
 			continue
 		}
@@ -152,13 +153,13 @@ func detachedWith(ctx context.Context, tx pgx.Tx, row sourceRow, ref operate.Ref
 		if published {
 			state = "it is published"
 		}
-		return fmt.Sprintf("it is in %s: %s; %s. As the table's owner: %s", s.name, state, s.what(row.table), s.returnSQL(row.table)), nil
+		return fmt.Sprintf("it is in %s: %s; %s. As the table's owner: %s", s.name, state, s.what(row.Table), s.returnSQL(row.Table)), nil
 	}
 	return "", nil
 }
 
-func hasUnpublished(ctx context.Context, q querier, table tableName) (found bool, err error) {
-	err = q.QueryRow(ctx, fmt.Sprintf(`SELECT EXISTS (SELECT FROM %s WHERE published_at IS NULL)`, table.sql())).Scan(&found)
+func hasUnpublished(ctx context.Context, q pg.Querier, table pg.Table) (found bool, err error) {
+	err = q.QueryRow(ctx, fmt.Sprintf(`SELECT EXISTS (SELECT FROM %s WHERE published_at IS NULL)`, table.SQL())).Scan(&found)
 	if err != nil {
 		return false, fmt.Errorf("look for unpublished events in %s: %w", table, err)
 	}

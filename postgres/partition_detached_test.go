@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 )
 
@@ -42,7 +43,7 @@ func halfDetach(t *testing.T, db *pgxpool.Pool, name string) {
 		t.Fatal(err)
 	}
 	_, err = conn.Exec(t.Context(), "ALTER TABLE outbox_event DETACH PARTITION "+name+" CONCURRENTLY")
-	same(t, "the code of a detach that is held up", code(err), "55P03")
+	same(t, "the code of a detach that is held up", pg.Code(err), "55P03")
 	if _, err := conn.Exec(t.Context(), "RESET lock_timeout"); err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +60,7 @@ func holdOpen(t *testing.T, db *pgxpool.Pool, sql string) (end func()) {
 	if _, err := tx.Exec(t.Context(), sql); err != nil {
 		t.Fatal(err)
 	}
-	end = sync.OnceFunc(func() { rollback(tx) })
+	end = sync.OnceFunc(func() { pg.Rollback(tx) })
 	t.Cleanup(end)
 	return end
 }

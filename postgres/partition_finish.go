@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 )
 
@@ -26,20 +27,20 @@ const (
 
 // fate decides. Nothing is dropped that this command has not detached, and what that has detached goes by the same age as everything else.
 func (d *definition) fate(ctx context.Context, s detached) (f fate, why string, err error) {
-	what := s.what(d.row.table)
+	what := s.what(d.row.Table)
 	switch {
 	case !s.readable:
 		return fateStays, what + "; whether it holds unpublished events this role may not look", nil
 	case s.returns():
 		return fateReturns, "", nil
 	case s.unpublished:
-		return fateStranded, what + ": to attach it again, " + s.returnSQL(d.row.table), nil
+		return fateStranded, what + ": to attach it again, " + s.returnSQL(d.row.Table), nil
 	case s.renamed():
 		return fateStays, "", nil
 	case !s.ours() && s.pending:
-		return fateStays, what + ": " + s.finalizeSQL(d.row.table) + "; ends it", nil
+		return fateStays, what + ": " + s.finalizeSQL(d.row.Table) + "; ends it", nil
 	case !s.ours():
-		return fateStays, what + ", so it is left alone: drop it by hand, or attach it again: " + s.returnSQL(d.row.table), nil
+		return fateStays, what + ", so it is left alone: drop it by hand, or attach it again: " + s.returnSQL(d.row.Table), nil
 	}
 	remains, err := d.remains(ctx, s.partition)
 	if err != nil || remains != "" {
@@ -50,7 +51,7 @@ func (d *definition) fate(ctx context.Context, s detached) (f fate, why string, 
 
 // finish ends what interrupted runs have begun, and attaches again what holds unpublished events: while a partition is half detached, no other can be.
 func (d *definition) finish(ctx context.Context) error {
-	all, err := readDetached(ctx, d.conn, d.row.table)
+	all, err := readDetached(ctx, d.conn, d.row.Table)
 	if err != nil {
 		return err
 	}
@@ -78,12 +79,12 @@ func (d *definition) end(ctx context.Context, s detached, f fate, why string) er
 		}
 	case fateReturns:
 		err := d.bringBack(ctx, s)
-		if isRefusal(err) && code(err) != "42501" {
-			d.p.total.Strand(s.name.String(), fmt.Sprintf("%s; it is refused: %s; %v", s.what(d.row.table), s.returnSQL(d.row.table), err))
+		if pg.IsRefusal(err) && pg.Code(err) != "42501" {
+			d.p.total.Strand(s.name.String(), fmt.Sprintf("%s; it is refused: %s; %v", s.what(d.row.Table), s.returnSQL(d.row.Table), err))
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("attach the detached partition %s again, with %s %w", s.name, s.returnSQL(d.row.table), partitionTrouble(err, d.row))
+			return fmt.Errorf("attach the detached partition %s again, with %s %w", s.name, s.returnSQL(d.row.Table), partitionTrouble(err, d.row))
 		}
 		d.p.total.Attached = append(d.p.total.Attached, s.name.String())
 	case fateStranded:
@@ -103,7 +104,7 @@ func (d *definition) noteHalf(s detached) {
 
 // planFinish says what finish would do.
 func (d *definition) planFinish(ctx context.Context, plan *operate.PrunePlan) error {
-	all, err := readDetached(ctx, d.conn, d.row.table)
+	all, err := readDetached(ctx, d.conn, d.row.Table)
 	if err != nil {
 		return err
 	}
@@ -133,7 +134,7 @@ func (d *definition) planFinish(ctx context.Context, plan *operate.PrunePlan) er
 
 // bringBack makes the table a partition again, all at once: a partition that is half detached may be brought to its end within a transaction.
 func (d *definition) bringBack(ctx context.Context, s detached) error {
-	return inTx(ctx, patientConn{d.conn}, func(ctx context.Context, tx pgx.Tx) error {
+	return pg.InTx(ctx, patientConn{d.conn}, func(ctx context.Context, tx pgx.Tx) error {
 		if err := d.finalize(ctx, tx, s); err != nil {
 			return err
 		}
@@ -144,15 +145,15 @@ func (d *definition) bringBack(ctx context.Context, s detached) error {
 // conclude drops the table, or makes it a partition again if it holds unpublished events after all. It is locked from the look on.
 func (d *definition) conclude(ctx context.Context, s detached) error {
 	dropped := false
-	err := inTx(ctx, patientConn{d.conn}, func(ctx context.Context, tx pgx.Tx) error {
+	err := pg.InTx(ctx, patientConn{d.conn}, func(ctx context.Context, tx pgx.Tx) error {
 		if err := d.finalize(ctx, tx, s); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, "LOCK TABLE "+s.name.sql()+" IN ACCESS EXCLUSIVE MODE"); err != nil {
+		if _, err := tx.Exec(ctx, "LOCK TABLE "+s.name.SQL()+" IN ACCESS EXCLUSIVE MODE"); err != nil {
 			return err
 		}
 		var same bool
-		if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_class WHERE oid = $1::text::regclass AND oid = $2::oid AND NOT relispartition)`, s.name.sql(), s.oid).Scan(&same); err != nil {
+		if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_class WHERE oid = $1::text::regclass AND oid = $2::oid AND NOT relispartition)`, s.name.SQL(), s.oid).Scan(&same); err != nil {
 			return err
 		}
 		if !same {
@@ -166,7 +167,7 @@ func (d *definition) conclude(ctx context.Context, s detached) error {
 			return d.reattach(ctx, tx, s.partition)
 		}
 		dropped = true
-		_, err = tx.Exec(ctx, "DROP TABLE "+s.name.sql())
+		_, err = tx.Exec(ctx, "DROP TABLE "+s.name.SQL())
 		return err
 	})
 	if err == nil && dropped {
@@ -180,7 +181,7 @@ func (d *definition) finalize(ctx context.Context, tx pgx.Tx, s detached) error 
 	if !s.pending {
 		return nil
 	}
-	_, err := tx.Exec(ctx, s.finalizeSQL(d.row.table))
+	_, err := tx.Exec(ctx, s.finalizeSQL(d.row.Table))
 	return err
 }
 
@@ -197,7 +198,7 @@ type patientConn struct{ conn *pgx.Conn }
 // definitionTimeout is behind those limits, and in their stead where a pooler takes none.
 const definitionTimeout = 3 * time.Minute
 
-func (c patientConn) run(ctx context.Context, fn func(context.Context, *pgx.Conn) error) error {
+func (c patientConn) Run(ctx context.Context, fn func(context.Context, *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, definitionTimeout)
 	defer cancel()
 	return fn(ctx, c.conn)

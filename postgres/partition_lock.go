@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 )
 
@@ -30,8 +31,8 @@ type exclusion struct {
 func partitionLock(source uuid.UUID) int64 { return int64(binary.BigEndian.Uint64(source[8:])) }
 
 // exclude waits for the lock, not longer than wait.
-func (o *Operator) exclude(ctx context.Context, row sourceRow, wait time.Duration) (*exclusion, error) {
-	conn, err := connector{o.pool, "outbox-prune"}.connect(ctx)
+func (o *Operator) exclude(ctx context.Context, row pg.Source, wait time.Duration) (*exclusion, error) {
+	conn, err := pg.Connector{Pool: o.pool, ApplicationName: "outbox-prune"}.Connect(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("connect for the lock of the partitions: %w", err)
 	}
@@ -45,7 +46,7 @@ func (o *Operator) exclude(ctx context.Context, row sourceRow, wait time.Duratio
 
 // take asks again and again, each time in a transaction of its own, instead of waiting in the server: a statement that waits has a snapshot, and detaching waits for those; and a
 // transaction keeps a connection of a pooler, which the run that is waited for may need.
-func (e *exclusion) take(ctx context.Context, row sourceRow, wait time.Duration) error {
+func (e *exclusion) take(ctx context.Context, row pg.Source, wait time.Duration) error {
 	tick := time.NewTicker(exclusionLook)
 	defer tick.Stop()
 	for end := time.After(wait); ; {
@@ -60,24 +61,24 @@ func (e *exclusion) take(ctx context.Context, row sourceRow, wait time.Duration)
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-end:
-			return operate.Refuse(operate.CodeConflict, "another run of outbox prune --partitions is at work on %s: run it again when that has ended", row.table)
+			return operate.Refuse(operate.CodeConflict, "another run of outbox prune --partitions is at work on %s: run it again when that has ended", row.Table)
 		case <-tick.C:
 		}
 	}
 }
 
 // try leaves the transaction open when it has got the lock, and else none.
-func (e *exclusion) try(ctx context.Context, row sourceRow) (got bool, err error) {
+func (e *exclusion) try(ctx context.Context, row pg.Source) (got bool, err error) {
 	tx, err := e.conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
 	if err != nil {
 		return false, err
 	}
-	if err = tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock($1::bigint)`, partitionLock(row.id)).Scan(&got); err == nil && got {
+	if err = tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock($1::bigint)`, partitionLock(row.ID)).Scan(&got); err == nil && got {
 		// It is idle for as long as the run takes.
 		_, err = tx.Exec(ctx, `SELECT set_config(name, '0', true) FROM pg_settings WHERE name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')`)
 	}
 	if err != nil || !got {
-		rollback(tx)
+		pg.Rollback(tx)
 		return false, err
 	}
 	e.tx = tx
@@ -96,7 +97,7 @@ func (e *exclusion) check(ctx context.Context) error {
 func (e *exclusion) release(ctx context.Context) {
 	ctx = context.WithoutCancel(ctx)
 	if e.tx != nil {
-		rollback(e.tx)
+		pg.Rollback(e.tx)
 	}
 	// The server ends the session when the socket goes.
 	_ = e.conn.Close(ctx)

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/internal/pg"
 )
 
 // A partition that is about to be detached has a comment that says which partition of which table it is, so that it can be attached again if the run is killed. It is no proof
@@ -32,17 +34,17 @@ type detachNote struct {
 }
 
 // parseNote returns nil for a comment that is none, or of a partition of another table.
-func parseNote(comment string, table tableName) *detachNote {
+func parseNote(comment string, table pg.Table) *detachNote {
 	text, is := strings.CutPrefix(comment, noteBegins)
 	var n detachNote
-	if !is || json.Unmarshal([]byte(text), &n) != nil || n.Table != table.sql() {
+	if !is || json.Unmarshal([]byte(text), &n) != nil || n.Table != table.SQL() {
 		return nil
 	}
 	return &n
 }
 
 // ownComment is what people have written on a partition, whether or not there is a note around it.
-func ownComment(comment string, table tableName) string {
+func ownComment(comment string, table pg.Table) string {
 	if n := parseNote(comment, table); n != nil {
 		return n.Comment
 	}
@@ -52,7 +54,7 @@ func ownComment(comment string, table tableName) string {
 // note writes the comment. detached tells that the partition has been detached by this run.
 func (d *definition) note(ctx context.Context, db executor, part partition, detached bool) error {
 	text, err := json.Marshal(detachNote{
-		Table: d.row.table.sql(), From: part.from, To: part.to, OID: part.oid, Name: part.name.sql(), Detached: detached, Comment: ownComment(part.comment, d.row.table),
+		Table: d.row.Table.SQL(), From: part.from, To: part.to, OID: part.oid, Name: part.name.SQL(), Detached: detached, Comment: ownComment(part.comment, d.row.Table),
 	})
 	if err != nil {
 		return err
@@ -62,19 +64,19 @@ func (d *definition) note(ctx context.Context, db executor, part partition, deta
 
 // forget puts the comment of people back.
 func (d *definition) forget(ctx context.Context, db executor, part partition) error {
-	if err := comment(ctx, db, part.name, ownComment(part.comment, d.row.table)); err != nil {
+	if err := comment(ctx, db, part.name, ownComment(part.comment, d.row.Table)); err != nil {
 		return fmt.Errorf("take the note away from partition %s: %w", part.name, err)
 	}
 	return nil
 }
 
 // comment cannot be given its text as a parameter. Quoted as an escape string it means the same whatever standard_conforming_strings says.
-func comment(ctx context.Context, db executor, table tableName, text string) error {
+func comment(ctx context.Context, db executor, table pg.Table, text string) error {
 	quoted := "NULL"
 	if text != "" {
 		quoted = "E'" + strings.NewReplacer("'", "''", `\`, `\\`).Replace(text) + "'"
 	}
-	_, err := db.Exec(ctx, "COMMENT ON TABLE "+table.sql()+" IS "+quoted)
+	_, err := db.Exec(ctx, "COMMENT ON TABLE "+table.SQL()+" IS "+quoted)
 	return err
 }
 
@@ -82,7 +84,7 @@ func comment(ctx context.Context, db executor, table tableName, text string) err
 // make of the table later.
 func (d *definition) forgetUndone(ctx context.Context) error {
 	for _, part := range d.parted.parts {
-		if part.pending || parseNote(part.comment, d.row.table) == nil {
+		if part.pending || parseNote(part.comment, d.row.Table) == nil {
 			continue
 		}
 		if err := d.forget(ctx, d.conn, part); err != nil {
@@ -124,14 +126,14 @@ WITH parent AS (
 SELECT oid, nspname::text, relname::text, rows, pending, comment, readable, ` + boundsSQL + ` FROM found ORDER BY NOT pending, oid`
 
 // readDetached looks at the catalog, which everybody may read, and into the tables as far as the role may.
-func readDetached(ctx context.Context, q querier, table tableName) ([]detached, error) {
-	rows, err := q.Query(ctx, detachedSQL, table.schema, table.name, noteBegins)
+func readDetached(ctx context.Context, q pg.Querier, table pg.Table) ([]detached, error) {
+	rows, err := q.Query(ctx, detachedSQL, table.Schema, table.Name, noteBegins)
 	if err != nil {
 		return nil, fmt.Errorf("look for detached partitions of %s: %w", table, err)
 	}
 	var all []detached
 	var s detached
-	_, err = pgx.ForEachRow(rows, []any{&s.oid, &s.name.schema, &s.name.name, &s.rows, &s.pending, &s.comment, &s.readable, &s.from, &s.to}, func() error {
+	_, err = pgx.ForEachRow(rows, []any{&s.oid, &s.name.Schema, &s.name.Name, &s.rows, &s.pending, &s.comment, &s.readable, &s.from, &s.to}, func() error {
 		if s.note = parseNote(s.comment, table); s.note == nil && !s.pending {
 			return nil
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 )
 
@@ -18,17 +19,17 @@ import (
 var partitionTimeouts = map[string]string{"lock_timeout": "3s", "statement_timeout": "60s", "idle_in_transaction_session_timeout": "60s"}
 
 // partitions creates and drops the partitions of the request.
-func (o *Operator) partitions(ctx context.Context, row sourceRow, request operate.PrunePartitions, p *pruning) error {
+func (o *Operator) partitions(ctx context.Context, row pg.Source, request operate.PrunePartitions, p *pruning) error {
 	return o.define(ctx, row, request, p, (*definition).run)
 }
 
 // planPartitions says what partitions would do.
-func (o *Operator) planPartitions(ctx context.Context, row sourceRow, request operate.PrunePartitions, p *pruning, plan *operate.PrunePlan) error {
+func (o *Operator) planPartitions(ctx context.Context, row pg.Source, request operate.PrunePartitions, p *pruning, plan *operate.PrunePlan) error {
 	return o.define(ctx, row, request, p, func(d *definition, ctx context.Context) error { return d.plan(ctx, plan) })
 }
 
 // define does something with the partitions while nobody else does. A plan is made alone, too: the partitions of another run come and go.
-func (o *Operator) define(ctx context.Context, row sourceRow, request operate.PrunePartitions, p *pruning, do func(*definition, context.Context) error) error {
+func (o *Operator) define(ctx context.Context, row pg.Source, request operate.PrunePartitions, p *pruning, do func(*definition, context.Context) error) error {
 	alone, err := o.exclude(ctx, row, exclusionWait)
 	if err != nil {
 		return err
@@ -51,14 +52,14 @@ func (o *Operator) define(ctx context.Context, row sourceRow, request operate.Pr
 
 // definer is a connection of its own: a partition cannot be detached inside a transaction, and limits for the session do not belong into the pool.
 func (o *Operator) definer(ctx context.Context) (*pgx.Conn, error) {
-	return connector{o.pool, "outbox-prune"}.connectWith(ctx, partitionTimeouts)
+	return pg.Connector{Pool: o.pool, ApplicationName: "outbox-prune"}.ConnectWith(ctx, partitionTimeouts)
 }
 
 // loneConn is a runner of one connection.
 type loneConn struct{ conn *pgx.Conn }
 
-func (l loneConn) run(ctx context.Context, fn func(context.Context, *pgx.Conn) error) error {
-	ctx, cancel := context.WithTimeout(ctx, 2*callTimeout)
+func (l loneConn) Run(ctx context.Context, fn func(context.Context, *pgx.Conn) error) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*pg.CallTimeout)
 	defer cancel()
 	return fn(ctx, l.conn)
 }
@@ -66,8 +67,8 @@ func (l loneConn) run(ctx context.Context, fn func(context.Context, *pgx.Conn) e
 // definition is the change of a table's partitions, under way.
 type definition struct {
 	conn    *pgx.Conn
-	db      runner
-	row     sourceRow
+	db      pg.Runner
+	row     pg.Source
 	request operate.PrunePartitions
 	p       *pruning
 	parted  *partitioning
@@ -120,14 +121,14 @@ func (d *definition) create(ctx context.Context) error {
 		return err
 	}
 	for _, part := range next {
-		err := inTx(ctx, d.db, func(ctx context.Context, tx pgx.Tx) error {
+		err := pg.InTx(ctx, d.db, func(ctx context.Context, tx pgx.Tx) error {
 			options, err := d.storage(ctx, tx)
 			if err != nil {
 				return err
 			}
 			// Neither the identity nor the indexes are copied: attaching makes the ones that the table has.
 			_, err = tx.Exec(ctx, fmt.Sprintf(`CREATE TABLE %s (LIKE %s INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING GENERATED INCLUDING STORAGE INCLUDING COMPRESSION)%s`,
-				part.name.sql(), d.row.table.sql(), options))
+				part.name.SQL(), d.row.Table.SQL(), options))
 			if err != nil {
 				return err
 			}
@@ -146,13 +147,13 @@ func (d *definition) create(ctx context.Context) error {
 var plainOption = regexp.MustCompile(`^[a-z_.]+=[a-zA-Z0-9.+-]+$`)
 
 // storage repeats the settings of the newest partition, such as those for autovacuum.
-func (d *definition) storage(ctx context.Context, q querier) (string, error) {
+func (d *definition) storage(ctx context.Context, q pg.Querier) (string, error) {
 	last, err := d.parted.newest()
 	if err != nil {
 		return "", err
 	}
 	var options []string
-	err = q.QueryRow(ctx, `SELECT coalesce(reloptions, '{}') FROM pg_class WHERE oid = $1::text::regclass`, last.name.sql()).Scan(&options)
+	err = q.QueryRow(ctx, `SELECT coalesce(reloptions, '{}') FROM pg_class WHERE oid = $1::text::regclass`, last.name.SQL()).Scan(&options)
 	if err != nil {
 		return "", err
 	}
@@ -170,7 +171,7 @@ func (d *definition) storage(ctx context.Context, q querier) (string, error) {
 
 // attach makes the table a partition. A bound cannot be a parameter; it comes from the catalog, and is quoted here.
 func (d *definition) attach(ctx context.Context, db executor, part partition) error {
-	_, err := db.Exec(ctx, attachSQL(d.row.table, part))
+	_, err := db.Exec(ctx, attachSQL(d.row.Table, part))
 	return err
 }
 
@@ -190,7 +191,7 @@ func (d *definition) drop(ctx context.Context, part partition) error {
 	if err := d.note(ctx, d.conn, part, false); err != nil {
 		return fmt.Errorf("note that partition %s is detached: %w", part.name, partitionTrouble(err, d.row))
 	}
-	if _, err := d.conn.Exec(ctx, fmt.Sprintf(`ALTER TABLE %s DETACH PARTITION %s CONCURRENTLY`, d.row.table.sql(), part.name.sql())); err != nil {
+	if _, err := d.conn.Exec(ctx, fmt.Sprintf(`ALTER TABLE %s DETACH PARTITION %s CONCURRENTLY`, d.row.Table.SQL(), part.name.SQL())); err != nil {
 		return errors.Join(fmt.Errorf("detach partition %s: %w", part.name, partitionTrouble(err, d.row)), d.notDetached(ctx, part))
 	}
 	return d.discard(ctx, part)
@@ -211,10 +212,10 @@ func (d *definition) discard(ctx context.Context, part partition) error {
 	switch again := d.bringBack(ctx, s); {
 	case again == nil:
 		return fmt.Errorf("drop partition %s, which is attached again: %w", part.name, err)
-	case code(again) == "42P01":
+	case pg.Code(again) == "42P01":
 		return fmt.Errorf("drop partition %s, which somebody else has dropped or renamed meanwhile: %w", part.name, err)
 	default:
-		return fmt.Errorf("attach partition %s again, which is to be done by hand now, since it may hold unpublished events, with %s %w", part.name, s.returnSQL(d.row.table), errors.Join(err, again))
+		return fmt.Errorf("attach partition %s again, which is to be done by hand now, since it may hold unpublished events, with %s %w", part.name, s.returnSQL(d.row.Table), errors.Join(err, again))
 	}
 }
 
@@ -247,7 +248,7 @@ func (d *definition) writersEnded(ctx context.Context, part partition) (bool, er
 		err := d.conn.QueryRow(ctx, `
 SELECT coalesce(array_agg(virtualtransaction), '{}') FROM pg_locks WHERE locktype = 'relation' AND mode = 'RowExclusiveLock' AND granted AND relation = $1::text::regclass
     AND database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND ($2 OR virtualtransaction = ANY ($3::text[]))`,
-			part.name.sql(), n == 0, before).Scan(&still)
+			part.name.SQL(), n == 0, before).Scan(&still)
 		if err != nil {
 			return false, fmt.Errorf("look for writers of partition %s: %w", part.name, err)
 		}
@@ -295,10 +296,10 @@ func (d *definition) remains(ctx context.Context, part partition) (string, error
 }
 
 // partitionTrouble says what to do about the errors that are to be expected.
-func partitionTrouble(err error, row sourceRow) error {
-	switch code(err) {
+func partitionTrouble(err error, row pg.Source) error {
+	switch pg.Code(err) {
 	case "42501":
-		return misconfigured{&operate.Error{Code: operate.CodeForbidden, Text: fmt.Sprintf("only the owner of %s may create and drop its partitions: connect as that role", row.table), Err: err}}
+		return pg.Misconfigured(&operate.Error{Code: operate.CodeForbidden, Text: fmt.Sprintf("only the owner of %s may create and drop its partitions: connect as that role", row.Table), Err: err})
 	case "55P03", "57014":
 		return &operate.Error{Code: operate.CodeTooSlow, Text: "a transaction that uses the table has been open for too long: run it again later; what was begun is finished then", Err: err}
 	}

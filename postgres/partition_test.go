@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/internal/pgtest"
 	"github.com/outbox-relay/outbox/migrate"
 	"github.com/outbox-relay/outbox/operate"
@@ -138,18 +139,18 @@ func detachNoted(t *testing.T, db *pgxpool.Pool, names ...string) {
 		t.Fatal(err)
 	}
 	defer conn.Release()
-	d := definition{conn: conn.Conn(), db: loneConn{conn.Conn()}, row: sourceRow{table: tableName{"public", "outbox_event"}}}
+	d := definition{conn: conn.Conn(), db: loneConn{conn.Conn()}, row: pg.Source{Table: pg.Table{Schema: "public", Name: "outbox_event"}}}
 	if d.parted, err = readPartitioning(t.Context(), conn.Conn(), d.row); err != nil {
 		t.Fatal(err)
 	}
 	for _, part := range d.parted.parts {
-		if !slices.Contains(names, part.name.name) {
+		if !slices.Contains(names, part.name.Name) {
 			continue
 		}
 		if err := d.note(t.Context(), conn, part, false); err != nil {
 			t.Fatal(err)
 		}
-		exec(t, db, "ALTER TABLE outbox_event DETACH PARTITION "+part.name.sql()+" CONCURRENTLY")
+		exec(t, db, "ALTER TABLE outbox_event DETACH PARTITION "+part.name.SQL()+" CONCURRENTLY")
 		if err := d.note(t.Context(), conn, part, true); err != nil {
 			t.Fatal(err)
 		}
@@ -208,7 +209,7 @@ func TestAPartitionStaysWhileATransactionThatWroteToItIsOpen(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer rollback(tx)
+	defer pg.Rollback(tx)
 	if _, err := tx.Exec(t.Context(), `
 INSERT INTO outbox_event (event_id, aggregate_type, aggregate_id, event_type, payload, topic, partition_key, created_at)
 VALUES (gen_random_uuid(), 'Order', '1', 'order.confirmed.v1', '{}', 'orders', '1', '2020-01-10')`); err != nil {
@@ -238,7 +239,7 @@ func TestDetachingThatWasInterruptedIsFinished(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer rollback(tx)
+	defer pg.Rollback(tx)
 	if _, err := tx.Exec(t.Context(), `SELECT count(*) FROM outbox_event`); err != nil {
 		t.Fatal(err)
 	}
@@ -279,7 +280,7 @@ func TestAnUnpublishedEventThatCameWhileDetachingBringsThePartitionBack(t *testi
 	}
 	p := newPruning(o.db, row)
 	d := definition{conn: conn, db: loneConn{conn}, row: row, p: p}
-	part := partition{name: tableName{"public", "outbox_event_0"}, from: "1", to: "101", oid: queryOne[uint32](t, db, "SELECT 'outbox_event_0'::regclass::oid")}
+	part := partition{name: pg.Table{Schema: "public", Name: "outbox_event_0"}, from: "1", to: "101", oid: queryOne[uint32](t, db, "SELECT 'outbox_event_0'::regclass::oid")}
 	if err := d.discard(t.Context(), part); err != nil {
 		t.Fatal(err)
 	}

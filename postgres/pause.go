@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -41,12 +42,12 @@ FROM (SELECT) one LEFT JOIN outbox.pause p ON p.source = $1 ORDER BY p.paused_at
 
 // Pauses implements [relay.Failures].
 func (f *failures) Pauses(ctx context.Context) (p relay.Pauses, err error) {
-	err = f.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		p, err = pausesOf(ctx, conn, f.row.id)
+	err = f.db.Run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		p, err = pausesOf(ctx, conn, f.row.ID)
 		return err
 	})
 	if err != nil {
-		return relay.Pauses{}, fmt.Errorf("read what is paused of %s: %w", f.row.table, err)
+		return relay.Pauses{}, fmt.Errorf("read what is paused of %s: %w", f.row.Table, err)
 	}
 	return p, nil
 }
@@ -75,7 +76,7 @@ func (o *Operator) Pause(ctx context.Context, scope relay.PauseScope, topic, par
 	}
 	return o.changePause(ctx, "pause", `
 INSERT INTO outbox.pause (source, scope, topic, key_hash, partition_key, paused_by, reason) VALUES ($1, $2, $3, $4, $5, $6, $7)
-ON CONFLICT DO NOTHING`, string(scope), key.Topic, pauseHash(scope, key), key.PartitionKey, storable(by), storable(reason))
+ON CONFLICT DO NOTHING`, string(scope), key.Topic, pauseHash(scope, key), key.PartitionKey, pg.Storable(by), pg.Storable(reason))
 }
 
 // Resume takes a pause back. What it kept is read again from the oldest event on, unless another pause still keeps it. It tells whether there was such a pause.
@@ -93,7 +94,7 @@ func (o *Operator) changePause(ctx context.Context, doing, sql string, args ...a
 	if err != nil {
 		return false, err
 	}
-	tag, err := o.pool.Exec(ctx, sql, append([]any{row.id}, args...)...)
+	tag, err := o.pool.Exec(ctx, sql, append([]any{row.ID}, args...)...)
 	if err != nil {
 		return false, fmt.Errorf("%s %s: %w", doing, o.table, err)
 	}
@@ -105,7 +106,7 @@ func pauseHash(scope relay.PauseScope, key relay.Key) []byte {
 	if scope != relay.PauseKey {
 		return []byte{}
 	}
-	return keyHash(key)
+	return pg.KeyHash(key)
 }
 
 // pauseKey checks what is to be paused, and leaves out what does not count.
@@ -144,5 +145,5 @@ func unpausedSQL(s *statement, source uuid.UUID) string {
 	return fmt.Sprintf(`NOT EXISTS (SELECT FROM outbox.pause WHERE source = %[1]s AND scope = 'source')
     AND coalesce(e.topic::text, '') <> ALL (ARRAY(SELECT topic FROM outbox.pause WHERE source = %[1]s AND scope = 'topic'))
     AND (SELECT true FROM outbox.pause p WHERE p.source = %[1]s AND p.scope = 'key' AND p.topic = coalesce(e.topic::text, '') AND p.key_hash = %[2]s) IS NULL`,
-		id, keyHashSQL("coalesce(e.topic::text, '')", "coalesce(e.partition_key::text, '')"))
+		id, pg.KeyHashSQL("coalesce(e.topic::text, '')", "coalesce(e.partition_key::text, '')"))
 }

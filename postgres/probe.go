@@ -8,41 +8,18 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox/internal/advice"
 	"github.com/outbox-relay/outbox/internal/lanesql"
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/internal/schema"
 	"github.com/outbox-relay/outbox/relay"
 )
 
-// sourceRow is what the database says of a source: its row in outbox.source, and the shape of its table.
-type sourceRow struct {
-	id    uuid.UUID
-	table tableName
-	lanes int
-	// encoding is the database's.
-	encoding string
-	// shareable tells that there may be more than one lane.
-	shareable bool
-	// firstPublished is zero before the first publication.
-	firstPublished time.Time
-	// headers tells that the table has the optional column headers.
-	headers bool
-	// sequence is the quoted name of the sequence that the ids are drawn from.
-	sequence string
-	// aggregates tells that events are read with their aggregates.
-	aggregates bool
-	// partitioned tells that the table is the parent of partitions.
-	partitioned bool
-	// lacking are the migrations that this program knows and the database does not have.
-	lacking []int32
-}
-
 // probe is what Open finds.
 type probe struct {
-	row      sourceRow
+	row      pg.Source
 	warnings []string
 	// pooled tells that the backend changes behind the connection, so that no backend can be called one's own.
 	pooled bool
@@ -57,14 +34,8 @@ var errReadOnly = errors.New("the server is read-only: it is a standby, or defau
 // errOneLane is what a database says that hashes texts otherwise than [relay.Lane] does.
 var errOneLane = errors.New(lanesql.Why)
 
-// querier is a connection, a pool or a transaction.
-type querier interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
 // inspect looks at everything that a term depends on, from the server down to the rights.
-func inspect(ctx context.Context, conn *pgx.Conn, table tableName, mode SettleMode, scope relay.ParkScope) (probe, error) {
+func inspect(ctx context.Context, conn *pgx.Conn, table pg.Table, mode SettleMode, scope relay.ParkScope) (probe, error) {
 	var p probe
 	s, err := readServer(ctx, conn)
 	if err != nil {
@@ -74,14 +45,14 @@ func inspect(ctx context.Context, conn *pgx.Conn, table tableName, mode SettleMo
 		return probe{}, errors.New("the server is in recovery: it is a standby, and only the primary can be written to; " +
 			"connect to the primary (target_session_attrs=read-write chooses it)")
 	}
-	if p.row, err = readSource(ctx, conn, table); err != nil {
+	if p.row, err = pg.ReadSource(ctx, conn, table); err != nil {
 		return probe{}, err
 	}
-	if err := schema.Lacking(p.row.lacking, table.String()); err != nil {
-		return probe{}, misconfigured{err}
+	if err := schema.Lacking(p.row.Lacking, table.String()); err != nil {
+		return probe{}, pg.Misconfigured(err)
 	}
-	if p.row.lanes > 1 && !p.row.shareable {
-		return probe{}, misconfigured{fmt.Errorf("the source has %d lanes, and %w; run: outbox lanes set 1 --table %s", p.row.lanes, errOneLane, advice.Word(table.String()))}
+	if p.row.Lanes > 1 && !p.row.Shareable {
+		return probe{}, pg.Misconfigured(fmt.Errorf("the source has %d lanes, and %w; run: outbox lanes set 1 --table %s", p.row.Lanes, errOneLane, advice.Word(table.String())))
 	}
 	shape, err := readShape(ctx, conn, table)
 	if err != nil {
@@ -90,8 +61,8 @@ func inspect(ctx context.Context, conn *pgx.Conn, table tableName, mode SettleMo
 	if err := errors.Join(shape.check(table, mode), shape.checkAggregates(scope)); err != nil {
 		return probe{}, err
 	}
-	p.row.aggregates = scope == relay.ScopeAggregate
-	p.row.headers, p.row.sequence, p.row.partitioned, p.indexed = shape.headers, shape.sequence, shape.partitioned, shape.indexed
+	p.row.Aggregates = scope == relay.ScopeAggregate
+	p.row.Headers, p.row.Sequence, p.row.Partitioned, p.indexed = shape.headers, shape.sequence.Name, shape.partitioned, shape.indexed
 	p.canDelete = shape.canDelete
 	session, err := readSession(ctx, conn)
 	if err != nil {
@@ -103,38 +74,8 @@ func inspect(ctx context.Context, conn *pgx.Conn, table tableName, mode SettleMo
 			return probe{}, err
 		}
 	}
-	p.warnings = slices.Concat(shape.warnings(table), session.warnings(), encodingWarnings(p.row.encoding))
+	p.warnings = slices.Concat(shape.warnings(table), session.warnings(), encodingWarnings(p.row.Encoding))
 	return p, nil
-}
-
-// readSource reads the row that migrate made for the table. It refuses a schema that has outgrown this program, to everybody; one that is older is refused to
-// relays only, as people look at it when they upgrade.
-func readSource(ctx context.Context, q querier, table tableName) (sourceRow, error) {
-	row := sourceRow{table: table}
-	var delivery string
-	var first *time.Time
-	var outgrown *string
-	err := q.QueryRow(ctx, `
-SELECT id, lanes, delivery, first_published_at, getdatabaseencoding()::text, `+lanesql.Shareable()+`, `+lackingSQL()+`, `+outgrownSQL()+`
-FROM outbox.source WHERE table_schema = $1 AND table_name = $2`,
-		table.schema, table.name).Scan(&row.id, &row.lanes, &delivery, &first, &row.encoding, &row.shareable, &row.lacking, &outgrown)
-	switch {
-	case errors.Is(err, pgx.ErrNoRows), code(err) == "42P01", code(err) == "3F000":
-		return sourceRow{}, unknownTable(ctx, q, table)
-	case code(err) == "42501":
-		return sourceRow{}, lacksRight(q, table, "read outbox.source", err)
-	case err != nil:
-		return sourceRow{}, mark(fmt.Errorf("read outbox.source: %w", err))
-	case outgrown != nil:
-		return sourceRow{}, refuseOutgrown(outgrown)
-	case delivery != "at-least-once":
-		return sourceRow{}, misconfigured{fmt.Errorf("outbox.source asks for %s delivery, which this relay does not do: it would publish what "+
-			"another one keeps account of", delivery)}
-	}
-	if first != nil {
-		row.firstPublished = *first
-	}
-	return row, nil
 }
 
 // server is the identity of a running server. A pooler hides a restart or a failover from the connection; this does not.
@@ -150,7 +91,7 @@ const serverSQL = `pg_postmaster_start_time(),
          ELSE ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::integer END,
     pg_is_in_recovery()`
 
-func readServer(ctx context.Context, q querier) (server, error) {
+func readServer(ctx context.Context, q pg.Querier) (server, error) {
 	var s server
 	if err := q.QueryRow(ctx, "SELECT "+serverSQL).Scan(&s.started, &s.timeline, &s.recovery); err != nil {
 		return server{}, fmt.Errorf("read the server's identity: %w", err)
@@ -174,7 +115,7 @@ type sessionSettings struct {
 	asyncCommit []string
 }
 
-func readSession(ctx context.Context, q querier) (sessionSettings, error) {
+func readSession(ctx context.Context, q pg.Querier) (sessionSettings, error) {
 	var s sessionSettings
 	var pid int32
 	err := q.QueryRow(ctx, `
@@ -204,4 +145,14 @@ func (s sessionSettings) warnings() []string {
 			"with serialization errors and are tried again; run: ALTER ROLE … SET default_transaction_isolation = 'read committed'.", s.isolation))
 	}
 	return w
+}
+
+// encodingWarnings are of the encodings with characters that UTF-8 has not.
+func encodingWarnings(encoding string) []string {
+	switch encoding {
+	case "UTF8", "LATIN1", pg.SQLASCII:
+		return nil
+	}
+	return []string{fmt.Sprintf("The database's encoding is %s. Events are published in UTF-8, and a row with a character that has no equivalent there "+
+		"stops all reading until it is mended: use a database in UTF8 where services do not check what they write.", encoding)}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 )
 
@@ -16,8 +17,8 @@ const pruneRest = 0.25
 
 // pruning is one request to prune, under way.
 type pruning struct {
-	db  runner
-	row sourceRow
+	db  pg.Runner
+	row pg.Source
 	// rest follows each page, as a part of the time that it took.
 	rest float64
 	// ahead is added to the database's clock; only tests set it.
@@ -30,7 +31,7 @@ type pruning struct {
 	total operate.Pruned
 }
 
-func newPruning(db runner, row sourceRow) *pruning {
+func newPruning(db pg.Runner, row pg.Source) *pruning {
 	return &pruning{
 		db: db, row: row, rest: pruneRest, now: time.Now, pause: sleep,
 		ahead:  func() time.Duration { return 0 },
@@ -78,13 +79,13 @@ func (o *Operator) Prune(ctx context.Context, request operate.Prune, progress fu
 }
 
 // pruneSource looks at the request, the source and the rights.
-func (o *Operator) pruneSource(ctx context.Context, request operate.Prune) (sourceRow, error) {
+func (o *Operator) pruneSource(ctx context.Context, request operate.Prune) (pg.Source, error) {
 	if err := request.Check(); err != nil {
-		return sourceRow{}, err
+		return pg.Source{}, err
 	}
 	row, err := o.source(ctx)
 	if err != nil {
-		return sourceRow{}, err
+		return pg.Source{}, err
 	}
 	return row, checkPruneRights(ctx, o.pool, row, request)
 }
@@ -100,7 +101,7 @@ func (p *pruning) run(ctx context.Context, request operate.Prune) error {
 }
 
 func (p *pruning) events(ctx context.Context, e operate.PruneEvents) error {
-	w := p.walk(eventTarget(p.row.table, p.aged(e.OlderThan)))
+	w := p.walk(eventTarget(p.row.Table, p.aged(e.OlderThan)))
 	if err := w.begin(ctx, 0); err != nil {
 		return err
 	}
@@ -145,12 +146,12 @@ type countedTarget struct {
 
 func (p *pruning) stateTargets(request operate.Prune) (all []countedTarget) {
 	if request.Dead != nil {
-		all = append(all, countedTarget{deadTarget(p.row.id, p.aged(*request.Dead)), &p.total.Dead})
+		all = append(all, countedTarget{deadTarget(p.row.ID, p.aged(*request.Dead)), &p.total.Dead})
 	}
 	if request.Audit != nil {
 		age := p.aged(*request.Audit)
-		all = append(all, countedTarget{auditTarget(p.row.id, age), &p.total.Audit},
-			countedTarget{requestTarget(p.row.id, age), &p.total.Requests}, countedTarget{jobTarget(p.row.id, age), &p.total.Jobs})
+		all = append(all, countedTarget{auditTarget(p.row.ID, age), &p.total.Audit},
+			countedTarget{requestTarget(p.row.ID, age), &p.total.Requests}, countedTarget{jobTarget(p.row.ID, age), &p.total.Jobs})
 	}
 	return all
 }
@@ -190,10 +191,10 @@ func (p *pruning) over(ctx context.Context, w *pruneWalk, count *int64) error {
 }
 
 // checkPruneRights refuses what the role may not do, with the command that prints the grants.
-func checkPruneRights(ctx context.Context, pool *pgxpool.Pool, row sourceRow, request operate.Prune) error {
+func checkPruneRights(ctx context.Context, pool *pgxpool.Pool, row pg.Source, request operate.Prune) error {
 	var tables []string
 	if request.Events != nil {
-		tables = append(tables, row.table.sql())
+		tables = append(tables, row.Table.SQL())
 	}
 	if request.Dead != nil {
 		tables = append(tables, "outbox.dead_event")
@@ -207,7 +208,7 @@ func checkPruneRights(ctx context.Context, pool *pgxpool.Pool, row sourceRow, re
 SELECT current_user::text, array(SELECT t FROM unnest($1::text[]) t WHERE NOT (has_table_privilege(t::regclass, 'DELETE') AND has_table_privilege(t::regclass, 'SELECT'))
     UNION ALL SELECT 'outbox.retention' WHERE NOT has_table_privilege('outbox.retention'::regclass, 'INSERT'))`, tables).Scan(&role, &missing)
 	if err != nil {
-		return fmt.Errorf("look at the rights to prune %s: %w", row.table, pruneTrouble(pool, err, row))
+		return fmt.Errorf("look at the rights to prune %s: %w", row.Table, pruneTrouble(pool, err, row))
 	}
 	if len(missing) > 0 {
 		return lacksRights(row, role, missing)

@@ -7,14 +7,15 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 )
 
 // bringBack attaches partitions again that a run of outbox prune has lost, if they hold unpublished events. It drops nothing. It needs the table's owner.
-func (o *Operator) bringBack(ctx context.Context, row sourceRow) (attached []string, err error) {
+func (o *Operator) bringBack(ctx context.Context, row pg.Source) (attached []string, err error) {
 	p := newPruning(o.db, row)
 	err = o.define(ctx, row, operate.PrunePartitions{}, p, func(d *definition, ctx context.Context) error {
-		all, err := readDetached(ctx, d.conn, row.table)
+		all, err := readDetached(ctx, d.conn, row.Table)
 		for _, s := range all {
 			if err == nil && s.returns() {
 				err = d.end(context.WithoutCancel(ctx), s, fateReturns, "")
@@ -27,7 +28,7 @@ func (o *Operator) bringBack(ctx context.Context, row sourceRow) (attached []str
 
 // lost looks for partitions whose events no relay reads, and attaches them again where it may; else it says once what is the case, and which statement helps. It is no reason to
 // delete nothing.
-func (r *Retention) lost(ctx context.Context, row sourceRow) error {
+func (r *Retention) lost(ctx context.Context, row pg.Source) error {
 	found, err := r.detached(ctx, row)
 	if err != nil || len(found) == 0 {
 		r.saidLost = ""
@@ -54,8 +55,8 @@ func (r *Retention) lost(ctx context.Context, row sourceRow) error {
 }
 
 // detached are those that may hold unpublished events.
-func (r *Retention) detached(ctx context.Context, row sourceRow) (may []Detached, err error) {
-	err = inTx(ctx, r.operator.db, func(ctx context.Context, tx pgx.Tx) error {
+func (r *Retention) detached(ctx context.Context, row pg.Source) (may []Detached, err error) {
+	err = pg.InTx(ctx, r.operator.db, func(ctx context.Context, tx pgx.Tx) error {
 		found, err := findDetached(ctx, tx, row)
 		for _, f := range found {
 			if f.Lost || f.Unknown {

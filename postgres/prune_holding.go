@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/internal/pg"
 )
 
 // Holding is what a table holds, and who deletes from it.
@@ -65,7 +67,7 @@ func (o *Operator) Holding(ctx context.Context) (Holding, error) {
 	return readHolding(ctx, o.db, row)
 }
 
-func readHolding(ctx context.Context, db runner, row sourceRow) (Holding, error) {
+func readHolding(ctx context.Context, db pg.Runner, row pg.Source) (Holding, error) {
 	h, err := glance(ctx, db, row, holdingTimeout, func(ctx context.Context, tx pgx.Tx) (Holding, error) { return readSize(ctx, tx, row) })
 	if err != nil {
 		return Holding{}, err
@@ -75,7 +77,7 @@ func readHolding(ctx context.Context, db runner, row sourceRow) (Holding, error)
 		return Holding{}, err
 	}
 	counted, cerr := glance(ctx, db, row, holdingTimeout, func(ctx context.Context, tx pgx.Tx) (n int64, err error) {
-		err = tx.QueryRow(ctx, fmt.Sprintf(`SELECT count(*) FROM (SELECT FROM %s ORDER BY id LIMIT $1) lowest`, row.table.sql()), int64(rowsCounted+1)).Scan(&n)
+		err = tx.QueryRow(ctx, fmt.Sprintf(`SELECT count(*) FROM (SELECT FROM %s ORDER BY id LIMIT $1) lowest`, row.Table.SQL()), int64(rowsCounted+1)).Scan(&n)
 		return n, err
 	})
 	if cerr != nil && !yields(ctx, cerr) {
@@ -102,11 +104,11 @@ func (o *Operator) OldestSettledAge(ctx context.Context) (time.Duration, error) 
 	return microseconds(oldest.age), nil
 }
 
-func readOldestSettled(ctx context.Context, db runner, row sourceRow) (oldestSettled, error) {
+func readOldestSettled(ctx context.Context, db pg.Runner, row pg.Source) (oldestSettled, error) {
 	return glance(ctx, db, row, holdingTimeout, func(ctx context.Context, tx pgx.Tx) (o oldestSettled, err error) {
 		err = tx.QueryRow(ctx, fmt.Sprintf(`
 SELECT coalesce(min(published_at), '0001-01-01 00:00:00+00'), coalesce(greatest(0, extract(epoch FROM now() - min(published_at)) * 1000000)::bigint, 0)
-FROM (SELECT published_at FROM %s ORDER BY id LIMIT $1) lowest WHERE isfinite(published_at)`, row.table.sql()), int64(holdingRows)).Scan(&o.at, &o.age)
+FROM (SELECT published_at FROM %s ORDER BY id LIMIT $1) lowest WHERE isfinite(published_at)`, row.Table.SQL()), int64(holdingRows)).Scan(&o.at, &o.age)
 		return o, err
 	})
 }
@@ -133,14 +135,14 @@ type oldestSettled struct {
 func (o oldestSettled) known() bool { return o.at.Year() > 1 }
 
 // readSize reads the catalog and outbox.retention. A role or a schema of an older time does without the latter.
-func readSize(ctx context.Context, tx pgx.Tx, row sourceRow) (Holding, error) {
+func readSize(ctx context.Context, tx pgx.Tx, row pg.Source) (Holding, error) {
 	var h Holding
 	var readable bool
 	err := tx.QueryRow(ctx, `
 WITH parts AS (SELECT $1::text::regclass::oid AS oid UNION SELECT relid::oid FROM pg_partition_tree($1::text::regclass))
 SELECT coalesce(sum(pg_total_relation_size(oid)), 0)::bigint, coalesce(sum(coalesce(nullif(pg_stat_get_live_tuples(oid), 0), CASE WHEN pg_stat_get_tuples_deleted(oid) = 0 THEN greatest(reltuples, 0) ELSE 0 END)) FILTER (WHERE relkind <> 'p'), 0)::bigint, bool_or(relkind = 'p'),
     (SELECT coalesce(has_table_privilege(to_regclass('outbox.retention'), 'SELECT'), false))
-FROM parts JOIN pg_class USING (oid)`, row.table.sql()).Scan(&h.Bytes, &h.Rows, &h.Partitioned, &readable)
+FROM parts JOIN pg_class USING (oid)`, row.Table.SQL()).Scan(&h.Bytes, &h.Rows, &h.Partitioned, &readable)
 	if err != nil || !readable {
 		return h, err
 	}
@@ -150,7 +152,7 @@ FROM parts JOIN pg_class USING (oid)`, row.table.sql()).Scan(&h.Bytes, &h.Rows, 
 SELECT expires_at > clock_timestamp() AND (older_than IS NOT NULL), name, coalesce(extract(epoch FROM older_than) * 1000000, 0)::bigint, keep, pruned, pruned_at,
     CASE WHEN expires_at > clock_timestamp() THEN coalesce(extract(epoch FROM dead_older_than) * 1000000, 0) ELSE 0 END::bigint,
     CASE WHEN expires_at > clock_timestamp() THEN coalesce(extract(epoch FROM audit_older_than) * 1000000, 0) ELSE 0 END::bigint
-FROM outbox.retention WHERE source = $1`, row.id).Scan(&h.Retained, &h.By, &older, &h.Keep, &h.Pruned, &at, &dead, &audit)
+FROM outbox.retention WHERE source = $1`, row.ID).Scan(&h.Retained, &h.By, &older, &h.Keep, &h.Pruned, &at, &dead, &audit)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return h, nil
 	}

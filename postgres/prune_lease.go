@@ -10,12 +10,13 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 )
 
 // executor is a pool, a connection or a transaction.
 type executor interface {
-	querier
+	pg.Querier
 	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
 }
 
@@ -29,7 +30,7 @@ type retainer struct {
 }
 
 // claim makes the retainer the one for a minute, and returns "" then; else the name of the one that is.
-func (r retainer) claim(ctx context.Context, db executor, row sourceRow, rules operate.Prune) (other string, err error) {
+func (r retainer) claim(ctx context.Context, db executor, row pg.Source, rules operate.Prune) (other string, err error) {
 	var older, dead, audit *time.Duration
 	var keep int64
 	if rules.Events != nil {
@@ -43,11 +44,11 @@ VALUES ($1, $2, $3, $4::bigint * interval '1 microsecond', $5, $6::bigint * inte
 ON CONFLICT (source) DO UPDATE SET owner = excluded.owner, name = excluded.name, older_than = excluded.older_than, keep = excluded.keep,
     dead_older_than = excluded.dead_older_than, audit_older_than = excluded.audit_older_than, expires_at = excluded.expires_at
 WHERE r.owner = excluded.owner OR r.expires_at <= clock_timestamp()`,
-		row.id, r.owner, storable(r.name), inMicroseconds(older), keep, inMicroseconds(dead), inMicroseconds(audit), retainTTL.Microseconds())
+		row.ID, r.owner, pg.Storable(r.name), inMicroseconds(older), keep, inMicroseconds(dead), inMicroseconds(audit), retainTTL.Microseconds())
 	if err != nil || tag.RowsAffected() > 0 {
 		return "", err
 	}
-	err = db.QueryRow(ctx, `SELECT name FROM outbox.retention WHERE source = $1`, row.id).Scan(&other)
+	err = db.QueryRow(ctx, `SELECT name FROM outbox.retention WHERE source = $1`, row.ID).Scan(&other)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return "another relay", nil
 	}
@@ -63,18 +64,18 @@ func inMicroseconds(d *time.Duration) *int64 {
 }
 
 // leave lets the next one begin at once.
-func (r retainer) leave(ctx context.Context, db executor, row sourceRow) error {
-	_, err := db.Exec(ctx, `UPDATE outbox.retention SET expires_at = clock_timestamp() WHERE source = $1 AND owner = $2 AND expires_at > clock_timestamp()`, row.id, r.owner)
+func (r retainer) leave(ctx context.Context, db executor, row pg.Source) error {
+	_, err := db.Exec(ctx, `UPDATE outbox.retention SET expires_at = clock_timestamp() WHERE source = $1 AND owner = $2 AND expires_at > clock_timestamp()`, row.ID, r.owner)
 	return err
 }
 
 // noteRetention writes down that settled events were deleted now, and how many.
-func noteRetention(ctx context.Context, db executor, row sourceRow, deleted int64) error {
+func noteRetention(ctx context.Context, db executor, row pg.Source, deleted int64) error {
 	_, err := db.Exec(ctx, `
 INSERT INTO outbox.retention AS r (source, owner, name, expires_at, pruned, pruned_at) VALUES ($1, $2, 'outbox prune', '-infinity', $3, clock_timestamp())
-ON CONFLICT (source) DO UPDATE SET pruned = r.pruned + excluded.pruned, pruned_at = excluded.pruned_at`, row.id, uuid.Nil, deleted)
+ON CONFLICT (source) DO UPDATE SET pruned = r.pruned + excluded.pruned, pruned_at = excluded.pruned_at`, row.ID, uuid.Nil, deleted)
 	if err != nil {
-		return fmt.Errorf("write down that %s is pruned: %w", row.table, pruneTrouble(db, err, row))
+		return fmt.Errorf("write down that %s is pruned: %w", row.Table, pruneTrouble(db, err, row))
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func (p *pruning) countState(ctx context.Context, request operate.Prune) error {
 
 // countEvents counts for as long as the budget lasts. What is left then is taken to be as dense as what was counted, up to where rows are too young.
 func (p *pruning) countEvents(ctx context.Context, e operate.PruneEvents, budget time.Duration) (n int64, estimated bool, err error) {
-	w := p.walk(eventTarget(p.row.table, p.aged(e.OlderThan)))
+	w := p.walk(eventTarget(p.row.Table, p.aged(e.OlderThan)))
 	w.keeping = true
 	if err := w.begin(ctx, 0); err != nil {
 		return 0, false, err

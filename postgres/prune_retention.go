@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 )
 
@@ -184,7 +185,7 @@ func (r *Retention) turn(ctx context.Context) (caughtUp bool, err error) {
 }
 
 // run deletes for the time of the budget.
-func (r *Retention) run(ctx context.Context, row sourceRow) (caughtUp bool, err error) {
+func (r *Retention) run(ctx context.Context, row pg.Source) (caughtUp bool, err error) {
 	p := newPruning(r.operator.db, row)
 	p.rest, p.ahead, p.now, p.pause = r.cfg.Rest, r.ahead, r.now, r.pause
 	before := r.Stats().Pruned
@@ -208,7 +209,7 @@ func (r *Retention) run(ctx context.Context, row sourceRow) (caughtUp bool, err 
 		}
 	})
 	if deleted := p.total.Events - before.Events; deleted > 0 {
-		noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTimeout)
+		noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), pg.PingTimeout)
 		defer cancel()
 		err = errors.Join(err, noteRetention(noting, r.operator.pool, row, deleted))
 	}
@@ -252,7 +253,7 @@ func (r *Retention) events(ctx context.Context, p *pruning, e operate.PruneEvent
 // place returns the walk where it stands; at the lowest id when it is time for that.
 func (r *Retention) place(ctx context.Context, p *pruning, e operate.PruneEvents) (*pruneWalk, error) {
 	if r.walk != nil && r.now().Sub(r.walkedAt) < r.cfg.Restart {
-		r.walk.db, r.walk.target = p.db, eventTarget(p.row.table, p.aged(e.OlderThan))
+		r.walk.db, r.walk.target = p.db, eventTarget(p.row.Table, p.aged(e.OlderThan))
 		if !r.walk.done() {
 			return r.walk, nil
 		}
@@ -264,7 +265,7 @@ func (r *Retention) place(ctx context.Context, p *pruning, e operate.PruneEvents
 		}
 		return r.walk, r.keepNewest(ctx, r.walk, e.Keep)
 	}
-	w := p.walk(eventTarget(p.row.table, p.aged(e.OlderThan)))
+	w := p.walk(eventTarget(p.row.Table, p.aged(e.OlderThan)))
 	if err := w.begin(ctx, 0); err != nil {
 		return nil, err
 	}
@@ -288,7 +289,7 @@ func (r *Retention) leave(ctx context.Context) {
 	if !r.Stats().Active {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pingTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pg.PingTimeout)
 	defer cancel()
 	row, err := r.operator.source(ctx)
 	if err == nil {

@@ -6,11 +6,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 )
 
 // look reads what the table holds, once a minute, and says at the first time whether it grows without end.
-func (r *Retention) look(ctx context.Context, row sourceRow) error {
+func (r *Retention) look(ctx context.Context, row pg.Source) error {
 	first := r.lookedAt.IsZero()
 	if !first && r.now().Sub(r.lookedAt) < retainLook {
 		return nil

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/outbox-relay/outbox/internal/pg"
 )
 
 // parameters collects the values of a statement.
@@ -45,8 +47,8 @@ const aheadOfTime = "interval '1 day'"
 //
 // A row is young by created_at, which follows the ids, and not by published_at: what waited for weeks and was settled today lies among rows that are
 // to go, and must not end a walk.
-func eventTarget(table tableName, age func() time.Duration) pruneTarget {
-	t := pruneTarget{what: "settled events", table: table.sql(), settledAt: "t.published_at", skipLocked: true}
+func eventTarget(table pg.Table, age func() time.Duration) pruneTarget {
+	t := pruneTarget{what: "settled events", table: table.SQL(), settledAt: "t.published_at", skipLocked: true}
 	t.doomed = func(p *parameters) string {
 		if age() <= 0 {
 			return "t.published_at IS NOT NULL"

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -141,7 +142,7 @@ func TestWhatAnotherPruneDeletesIsNotCountedAsLeft(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer rollback(tx)
+	defer pg.Rollback(tx)
 	if _, err := tx.Exec(t.Context(), `DELETE FROM outbox_event WHERE id IN (3, 50)`); err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/internal/pg"
 )
 
 const (
@@ -29,7 +31,7 @@ const pruneSettings = `SELECT set_config('statement_timeout', CASE current_setti
 // pruneWalk goes over a table by ranges of ids, so that no statement touches more of the index than its range, whatever it finds there: rows, the remains
 // of deleted ones that vacuum has not reached, or nothing. What takes too long or is refused is tried again in smaller ranges, down to a single id, which is then passed.
 type pruneWalk struct {
-	db     runner
+	db     pg.Runner
 	target pruneTarget
 	// keeping looks only.
 	keeping bool
@@ -225,7 +227,7 @@ func (w *pruneWalk) pass(err error) (prunePageResult, error) {
 }
 
 func (w *pruneWalk) inTx(ctx context.Context, fn func(context.Context, pgx.Tx) error) error {
-	return inTx(ctx, w.db, func(ctx context.Context, tx pgx.Tx) error {
+	return pg.InTx(ctx, w.db, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, pruneSettings); err != nil {
 			return err
 		}
@@ -239,8 +241,8 @@ func yields(ctx context.Context, err error) bool {
 	if ctx.Err() != nil {
 		return false
 	}
-	switch c := code(err); {
-	case c == "57014", c == "55P03", isConflict(err):
+	switch c := pg.Code(err); {
+	case c == "57014", c == "55P03", pg.IsConflict(err):
 		return true
 	case c == "":
 		return errors.Is(err, context.DeadlineExceeded)

@@ -54,8 +54,8 @@ func (r *reader) build(q *question) *statement {
 SELECT %d AS kind, (SELECT top FROM seq), NULL::uuid, pg_relation_filenode(%s::text::regclass)::text,
     CASE WHEN NOT pg_is_in_recovery() THEN ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::integer::text END,
     (extract(epoch FROM clock_timestamp()) * 1000000)::bigint::text, pg_current_snapshot()::text, CASE WHEN %s THEN 'headers' END, pg_postmaster_start_time()`,
-		r.row.sequence, kindServer, s.param(pgtype.TextOID, r.row.sequence), headersSQL(s, r.row.table))
-	if r.row.aggregates {
+		r.row.Sequence, kindServer, s.param(pgtype.TextOID, r.row.Sequence), headersSQL(s, r.row.Table))
+	if r.row.Aggregates {
 		s.text.WriteString(", NULL::text, NULL::text")
 	}
 	r.addLooks(s, q)
@@ -87,7 +87,7 @@ func (r *reader) addRows(s *statement, kind int, where string) {
 		return
 	}
 	fmt.Fprintf(&s.text, "\nUNION ALL (SELECT %d, e.id, %s FROM (SELECT e.id, %s, CASE WHEN e.published_at IS NULL THEN %s END AS matches FROM %s e WHERE %s) e)",
-		kind, r.columnsIf(s, "e.matches"), r.rawColumns(), r.row.within(r.lanes, s), r.table(), where)
+		kind, r.columnsIf(s, "e.matches"), r.rawColumns(), r.lanes.within(r.row, s), r.table(), where)
 }
 
 // addBeyond adds rows that the sequence did not give: only the partial index leads to them.
@@ -142,7 +142,7 @@ func (r *reader) addWideLooks(s *statement, lo, hi []int64, limit int) {
 	if r.lanes.all() {
 		rows = fmt.Sprintf("SELECT e.id, %s %s", r.columns(s), from)
 	} else {
-		rows = fmt.Sprintf("SELECT e.id, %s FROM (SELECT e.id, %s, %s AS matches %s) e", r.columnsIf(s, "e.matches"), r.rawColumns(), r.row.within(r.lanes, s), from)
+		rows = fmt.Sprintf("SELECT e.id, %s FROM (SELECT e.id, %s, %s AS matches %s) e", r.columnsIf(s, "e.matches"), r.rawColumns(), r.lanes.within(r.row, s), from)
 	}
 	fmt.Fprintf(&s.text, `
 UNION ALL (SELECT %d, e.* FROM unnest(%s::bigint[], %s::bigint[]) AS s(lo, hi) CROSS JOIN LATERAL (
@@ -176,4 +176,4 @@ func (r *reader) spansOf(groups []*group) (ids, lo, hi []int64) {
 	return ids, lo, hi
 }
 
-func (r *reader) table() string { return r.row.table.sql() }
+func (r *reader) table() string { return r.row.Table.SQL() }

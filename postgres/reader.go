@@ -7,15 +7,16 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
 // reader implements [relay.Reader]; the package comment tells how it works. All its methods are called from one goroutine.
 type reader struct {
 	// db runs the reads, one statement each; locks asks who writes, over another connection.
-	db    runner
+	db    pg.Runner
 	locks *lockAsker
-	row   sourceRow
+	row   pg.Source
 	now   func() time.Time
 	// names are the topics and types seen, shared by the events.
 	names map[string]string
@@ -66,8 +67,8 @@ type counts struct {
 }
 
 // newReader returns a reader for the source. own are the process ids of the source's connections, empty behind a pooler.
-func newReader(read, locks runner, row sourceRow, own []int32) *reader {
-	asker := &lockAsker{db: locks, table: row.table.sql(), own: own, now: time.Now, every: minAskEvery}
+func newReader(read, locks pg.Runner, row pg.Source, own []int32) *reader {
+	asker := &lockAsker{db: locks, table: row.Table.SQL(), own: own, now: time.Now, every: minAskEvery}
 	return &reader{db: read, locks: asker, row: row, now: time.Now, names: map[string]string{}}
 }
 
@@ -78,7 +79,7 @@ func (r *reader) walking() bool { return r.pos < r.cursor }
 func (r *reader) Start(ctx context.Context, held relay.Held, lanes []int32) error {
 	r.held = held
 	_, r.heldTopics = heldBy(held)
-	r.lanes = newLaneSet(r.row.lanes, lanes)
+	r.lanes = newLaneSet(r.row.Lanes, lanes)
 	r.density = r.lanes.density()
 	r.server, r.swept = server{}, beginning
 	return r.begin(ctx)
@@ -93,7 +94,7 @@ func (r *reader) begin(ctx context.Context) error {
 	}
 	switch {
 	case a.server.recovery:
-		return fmt.Errorf("start reading %s: %w: it is in recovery", r.row.table, relay.ErrServerChanged)
+		return fmt.Errorf("start reading %s: %w: it is in recovery", r.row.Table, relay.ErrServerChanged)
 	case r.server != server{} && !a.server.same(r.server):
 		return r.changed(a.server)
 	}
@@ -137,11 +138,11 @@ func (r *reader) rewalk() {
 }
 
 func (r *reader) lookForParked(ctx context.Context) error {
-	err := r.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		return conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM outbox.parked_key WHERE source = $1)", r.row.id).Scan(&r.parked)
+	err := r.db.Run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		return conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM outbox.parked_key WHERE source = $1)", r.row.ID).Scan(&r.parked)
 	})
 	if err != nil {
-		return fmt.Errorf("look for parked keys of %s: %w", r.row.table, err)
+		return fmt.Errorf("look for parked keys of %s: %w", r.row.Table, err)
 	}
 	return nil
 }
@@ -159,7 +160,7 @@ func (r *reader) ask(ctx context.Context) (holders, error) {
 }
 
 func (r *reader) changed(now server) error {
-	return fmt.Errorf("read %s: %w: it was %s, it is %s", r.row.table, relay.ErrServerChanged, r.server, now)
+	return fmt.Errorf("read %s: %w: it was %s, it is %s", r.row.Table, relay.ErrServerChanged, r.server, now)
 }
 
 // Read implements [relay.Reader].
@@ -197,9 +198,9 @@ func (r *reader) read(ctx context.Context, limit int) (batch relay.Batch, done b
 	switch {
 	case !a.server.same(r.server):
 		return batch, false, r.changed(a.server)
-	case a.headers != r.row.headers:
+	case a.headers != r.row.Headers:
 		// The column was added: the rows of this answer may have headers that it lacks.
-		r.row.headers = a.headers
+		r.row.Headers = a.headers
 		return batch, false, nil
 	case a.top < r.cursor || a.sequence != r.sequence:
 		// RESTART or setval: ids are given a second time.

@@ -119,7 +119,7 @@ func TestReadsLeaveNothingInTheSession(t *testing.T) {
 	b := newBench(t)
 	b.start()
 	b.read()
-	err := b.reader.db.run(t.Context(), func(ctx context.Context, conn *pgx.Conn) error {
+	err := b.reader.db.Run(t.Context(), func(ctx context.Context, conn *pgx.Conn) error {
 		var bitmap, jit string
 		var prepared int
 		row := conn.QueryRow(ctx, "SELECT current_setting('enable_bitmapscan'), current_setting('jit'), (SELECT count(*) FROM pg_prepared_statements)",

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -351,7 +352,7 @@ func TestParkedKeysOfAGainedLaneAreNotCarriedOver(t *testing.T) {
 	b.insert(inLane(2, 2))  // 3
 	b.exec("UPDATE outbox_event SET topic = 'held.topic' WHERE id = 3")
 	b.exec(`INSERT INTO outbox.parked_key (source, topic, key_hash, partition_key, lane, id, event_id, event_type, code, reason)
-SELECT $1, topic, `+keyHashSQL("topic", "partition_key")+`, partition_key, 2, id, event_id, event_type, 'X', 'x' FROM outbox_event WHERE id = 1`, b.db.Source)
+SELECT $1, topic, `+pg.KeyHashSQL("topic", "partition_key")+`, partition_key, 2, id, event_id, event_type, 'X', 'x' FROM outbox_event WHERE id = 1`, b.db.Source)
 	b.wantDrained()
 	before := b.count.whole
 	b.gain()

@@ -75,7 +75,7 @@ func (b *bench) explain(s *statement, options string) string {
 	e := &statement{args: s.args, oids: s.oids}
 	e.text.WriteString("EXPLAIN " + options + " " + s.text.String())
 	var plan strings.Builder
-	err := b.reader.db.run(b.Context(), func(ctx context.Context, conn *pgx.Conn) error {
+	err := b.reader.db.Run(b.Context(), func(ctx context.Context, conn *pgx.Conn) error {
 		return e.run(ctx, conn, func(row [][]byte) error {
 			plan.Write(row[0])
 			plan.WriteByte('\n')

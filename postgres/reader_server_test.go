@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox/internal/devpg"
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/internal/pgtest"
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -110,8 +111,8 @@ func TestPlainRoleCanRead(t *testing.T) {
 	defer b.exec("DROP OWNED BY " + role + "; DROP ROLE " + role)
 	b.exec("GRANT SELECT ON outbox_event, outbox_event_id_seq, outbox.parked_key TO " + role)
 	b.exec("GRANT USAGE ON SCHEMA outbox TO " + role)
-	for _, db := range []runner{b.reader.db, b.locks.db} {
-		err := db.run(t.Context(), func(ctx context.Context, conn *pgx.Conn) error {
+	for _, db := range []pg.Runner{b.reader.db, b.locks.db} {
+		err := db.Run(t.Context(), func(ctx context.Context, conn *pgx.Conn) error {
 			_, err := conn.Exec(ctx, "SET ROLE "+role)
 			return err
 		})

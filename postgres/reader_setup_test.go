@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/internal/pgtest"
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -34,11 +35,11 @@ func newBench(t *testing.T) *bench {
 func benchOn(t *testing.T, db *pgtest.DB) *bench {
 	t.Helper()
 	read, locks := openSession(t, db), openSession(t, db)
-	row := sourceRow{
-		id:       db.Source,
-		table:    tableName{"public", "outbox_event"},
-		sequence: "public.outbox_event_id_seq",
-		lanes:    8,
+	row := pg.Source{
+		ID:       db.Source,
+		Table:    pg.Table{Schema: "public", Name: "outbox_event"},
+		Sequence: "public.outbox_event_id_seq",
+		Lanes:    8,
 	}
 	b := &bench{T: t, db: db, handed: map[relay.Ref]bool{}, plain: db.Conn(t)}
 	b.reader = newReader(read, locks, row, []int32{read.pid(), locks.pid()})

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -174,7 +175,7 @@ func TestParkedKeysAndHeldTopicsAreNotCarriedOver(t *testing.T) {
 	b.fill(50)
 	b.exec("UPDATE outbox_event SET topic = 'held.topic' WHERE id > 40")
 	b.exec(`INSERT INTO outbox.parked_key (source, topic, key_hash, partition_key, lane, id, event_id, event_type, code, reason)
-SELECT $1, topic, `+keyHashSQL("topic", "partition_key")+`, partition_key, 0, id, event_id, event_type, 'X', 'x' FROM outbox_event WHERE id <= 20`, b.db.Source)
+SELECT $1, topic, `+pg.KeyHashSQL("topic", "partition_key")+`, partition_key, 0, id, event_id, event_type, 'X', 'x' FROM outbox_event WHERE id <= 20`, b.db.Source)
 	b.startHolding(holding{topics: []string{"held.topic"}})
 	b.wantDrained(upTo(21, 40)...)
 	b.exec("DELETE FROM outbox.parked_key WHERE partition_key = 'key 7'")
@@ -351,7 +352,7 @@ func TestEventsAreReadWhole(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	b.exec("ALTER TABLE outbox_event ADD COLUMN headers jsonb, ALTER COLUMN topic TYPE varchar(200), ALTER COLUMN payload TYPE json USING payload::json")
-	b.row.headers = true
+	b.row.Headers = true
 	b.start()
 	b.exec(`INSERT INTO outbox_event (event_id, aggregate_type, aggregate_id, event_type, payload, topic, partition_key, created_at, headers) VALUES
 ('00000000-0000-0000-0000-000000000001', 'Order', '1', 'order.confirmed.v1', '{"n":  1.50}', 'order-service.order', '', '2026-01-02 03:04:05.678901+00', '{"trace": "x"}'),

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/internal/pg"
 )
 
 // MaxLanes is the largest number of lanes that a source can have.
@@ -22,8 +24,8 @@ func (o *Operator) Lanes(ctx context.Context) ([]LaneStatus, error) {
 		return nil, err
 	}
 	var lanes []LaneStatus
-	err = o.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
-		lanes, err = readLanes(ctx, conn, row.id)
+	err = o.db.Run(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
+		lanes, err = readLanes(ctx, conn, row.ID)
 		return err
 	})
 	if err != nil {
@@ -43,9 +45,9 @@ func (o *Operator) SetLanes(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	err = inTx(ctx, o.db, func(ctx context.Context, tx pgx.Tx) error { return setLanes(ctx, tx, row, n) })
-	if code(err) == "42501" {
-		return misconfigured{fmt.Errorf("set the lanes of %s: %w; it needs the rights with which outbox migrate up was run", o.table, err)}
+	err = pg.InTx(ctx, o.db, func(ctx context.Context, tx pgx.Tx) error { return setLanes(ctx, tx, row, n) })
+	if pg.Code(err) == "42501" {
+		return pg.Misconfigured(fmt.Errorf("set the lanes of %s: %w; it needs the rights with which outbox migrate up was run", o.table, err))
 	}
 	if err != nil {
 		return fmt.Errorf("set the lanes of %s: %w", o.table, err)
@@ -85,19 +87,19 @@ func (o *Operator) stopped(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := firstError(refuseIfAlive(ctx, o.pool, row.id), refuseIfIntended(ctx, o.pool, row.id)); err != nil {
+	if err := firstError(refuseIfAlive(ctx, o.pool, row.ID), refuseIfIntended(ctx, o.pool, row.ID)); err != nil {
 		return err
 	}
 	for {
 		var open int
-		err := o.pool.QueryRow(ctx, `SELECT count(*) FROM outbox.request WHERE source = $1 AND done_at IS NULL`, row.id).Scan(&open)
+		err := o.pool.QueryRow(ctx, `SELECT count(*) FROM outbox.request WHERE source = $1 AND done_at IS NULL`, row.ID).Scan(&open)
 		if err != nil {
 			return fmt.Errorf("count the requests for %s: %w", o.table, err)
 		}
 		if open == 0 {
 			return nil
 		}
-		if err := refuseIfAlive(ctx, o.pool, row.id); err != nil {
+		if err := refuseIfAlive(ctx, o.pool, row.ID); err != nil {
 			return err
 		}
 		if err := o.standIn(ctx, row); err != nil {
@@ -107,8 +109,8 @@ func (o *Operator) stopped(ctx context.Context) error {
 }
 
 // setLanes keeps everybody else out first: whoever claims lanes, or registers to compete for rows, waits, and then finds the new number.
-func setLanes(ctx context.Context, tx pgx.Tx, row sourceRow, n int) error {
-	source := row.id
+func setLanes(ctx context.Context, tx pgx.Tx, row pg.Source, n int) error {
+	source := row.ID
 	if _, err := tx.Exec(ctx, `SELECT pg_advisory_xact_lock($1)`, modeLock(source)); err != nil {
 		return fmt.Errorf("take the mode lock: %w", err)
 	}
@@ -119,7 +121,7 @@ func setLanes(ctx context.Context, tx pgx.Tx, row sourceRow, n int) error {
 		return fmt.Errorf("lock the source: %w", err)
 	case lanes == n:
 		return nil
-	case n > 1 && !row.shareable:
+	case n > 1 && !row.Shareable:
 		return fmt.Errorf("%d lanes: %w", n, errOneLane)
 	}
 	// The locks end every decision and every renewal that is under way.
@@ -145,7 +147,7 @@ type busyError struct {
 func (e *busyError) Error() string { return e.err.Error() }
 
 // refuseIfAlive names the relays that are alive, and owners of leases that still last.
-func refuseIfAlive(ctx context.Context, q querier, source uuid.UUID) error {
+func refuseIfAlive(ctx context.Context, q pg.Querier, source uuid.UUID) error {
 	rows, err := q.Query(ctx, `
 SELECT name, (extract(epoch FROM max(expires_at) - clock_timestamp()) * 1000000)::bigint FROM (
     SELECT owner, name, expires_at FROM outbox.relay WHERE source = $1
@@ -175,7 +177,7 @@ SELECT name, (extract(epoch FROM max(expires_at) - clock_timestamp()) * 1000000)
 }
 
 // refuseIfIntended keeps the account of exactly-once delivery: an open intent is decided by lane.
-func refuseIfIntended(ctx context.Context, q querier, source uuid.UUID) error {
+func refuseIfIntended(ctx context.Context, q pg.Querier, source uuid.UUID) error {
 	var open []int32
 	err := q.QueryRow(ctx, `SELECT array(SELECT lane FROM outbox.lane WHERE source = $1 AND intent_id IS NOT NULL ORDER BY lane)`, source).Scan(&open)
 	switch {
@@ -191,13 +193,13 @@ func refuseIfIntended(ctx context.Context, q querier, source uuid.UUID) error {
 
 // relane makes n lanes of the locked ones, all in an epoch that none has had: what somebody decides who woke up in the old ones is void. Every key gets its new
 // lane where it is written down.
-func relane(ctx context.Context, tx pgx.Tx, row sourceRow, n int) error {
+func relane(ctx context.Context, tx pgx.Tx, row pg.Source, n int) error {
 	_, err := tx.Exec(ctx, `
-UPDATE outbox.lane SET owner = NULL, expires_at = NULL, epoch = (SELECT max(epoch) + 1 FROM outbox.lane WHERE source = $1) WHERE source = $1`, row.id)
+UPDATE outbox.lane SET owner = NULL, expires_at = NULL, epoch = (SELECT max(epoch) + 1 FROM outbox.lane WHERE source = $1) WHERE source = $1`, row.ID)
 	if err != nil {
 		return fmt.Errorf("raise the epochs: %w", err)
 	}
-	newLane := row.lane("partition_key", "$2::integer")
+	newLane := row.Lane("partition_key", "$2::integer")
 	for _, sql := range []string{
 		`UPDATE outbox.source SET lanes = $2 WHERE id = $1`,
 		`INSERT INTO outbox.lane (source, lane, epoch)
@@ -207,7 +209,7 @@ SELECT $1, l, (SELECT max(epoch) FROM outbox.lane WHERE source = $1) FROM genera
 		`UPDATE outbox.dead_event SET lane = ` + newLane + ` WHERE source = $1`,
 		`UPDATE outbox.failure SET lane = ` + newLane + ` WHERE source = $1`,
 	} {
-		if _, err := tx.Exec(ctx, sql, row.id, n); err != nil {
+		if _, err := tx.Exec(ctx, sql, row.ID, n); err != nil {
 			return fmt.Errorf("change the lanes: %w", err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outbox-relay/outbox/internal/lanesql"
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -173,7 +174,7 @@ func TestAClaimDuringTheChangeGetsNothing(t *testing.T) {
 	db := newDatabase(t)
 	s := openSource(t, db, Config{})
 	tx := begin(t, db)
-	if err := setLanes(t.Context(), tx, sourceRow{id: queryOne[uuid.UUID](t, db, `SELECT id FROM outbox.source`), shareable: true}, 4); err != nil {
+	if err := setLanes(t.Context(), tx, pg.Source{ID: queryOne[uuid.UUID](t, db, `SELECT id FROM outbox.source`), Shareable: true}, 4); err != nil {
 		t.Fatal(err)
 	}
 	failed := make(chan error, 1)
@@ -198,7 +199,7 @@ func TestAChangeDuringAClaimIsRefused(t *testing.T) {
 	if _, err := holdLayout(t.Context(), tx, row); err != nil {
 		t.Fatal(err)
 	}
-	if err := register(t.Context(), tx, row.id, owner("a:1"), ttl); err != nil {
+	if err := register(t.Context(), tx, row.ID, owner("a:1"), ttl); err != nil {
 		t.Fatal(err)
 	}
 	failed := make(chan error, 1)
@@ -225,7 +226,7 @@ func TestAChangeDuringARegistrationOfACompetingRelayWaits(t *testing.T) {
 	c := openCompeting(t, db)
 	exec(t, db, `UPDATE outbox.lane SET owner = gen_random_uuid(), expires_at = clock_timestamp() - interval '1 ms'`)
 	tx := begin(t, db)
-	if err := setLanes(t.Context(), tx, sourceRow{id: queryOne[uuid.UUID](t, db, `SELECT id FROM outbox.source`), shareable: true}, 4); err != nil {
+	if err := setLanes(t.Context(), tx, pg.Source{ID: queryOne[uuid.UUID](t, db, `SELECT id FROM outbox.source`), Shareable: true}, 4); err != nil {
 		t.Fatal(err)
 	}
 	failed := make(chan error, 1)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -53,8 +54,8 @@ type request struct {
 
 // requests carries out what operators ask for, batch after batch.
 type requests struct {
-	db  runner
-	row sourceRow
+	db  pg.Runner
+	row pg.Source
 	now func() time.Time
 	// after is the last request that was looked at in this round; what was left is looked at again in the next one.
 	after int64
@@ -66,7 +67,7 @@ type requests struct {
 	size pace
 }
 
-func newRequests(db runner, row sourceRow) *requests {
+func newRequests(db pg.Runner, row pg.Source) *requests {
 	return &requests{db: db, row: row, now: time.Now, size: firstBatch}
 }
 
@@ -86,12 +87,12 @@ func (q *requests) Requests(ctx context.Context, claim relay.Claim, ready func([
 // withoutLanes carries out one batch while relays compete for rows. Nobody leases the lanes then, and the mode lock keeps it so until the
 // transaction ends. Competing relays leave parked keys out; an event that one of them has locked is left for later.
 func (q *requests) withoutLanes(ctx context.Context) (relay.Carried, error) {
-	all := make([]int32, q.row.lanes)
+	all := make([]int32, q.row.Lanes)
 	for i := range all {
 		all[i] = int32(i)
 	}
 	done, err := q.next(ctx, all, allReady, func(ctx context.Context, tx pgx.Tx, _ []request) error {
-		return refuseIfLeased(ctx, tx, q.row.id)
+		return refuseIfLeased(ctx, tx, q.row.ID)
 	})
 	if errors.Is(err, errLeased) {
 		// A relay that leases lanes has come in between, and will do it.
@@ -109,7 +110,7 @@ func (q *requests) next(ctx context.Context, lanes []int32, ready func([]relay.K
 	batch, err := q.read(ctx, lanes)
 	if err != nil {
 		q.endRound()
-		return relay.Carried{}, fmt.Errorf("read the requests for %s: %w", q.row.table, err)
+		return relay.Carried{}, fmt.Errorf("read the requests for %s: %w", q.row.Table, err)
 	}
 	full := len(batch) == int(q.size)
 	if full {
@@ -124,7 +125,7 @@ func (q *requests) next(ctx context.Context, lanes []int32, ready func([]relay.K
 		q.endRound()
 	}
 	if err != nil {
-		return relay.Carried{}, fmt.Errorf("carry out %d requests for %s: %w", len(batch), q.row.table, err)
+		return relay.Carried{}, fmt.Errorf("carry out %d requests for %s: %w", len(batch), q.row.Table, err)
 	}
 	done.More = full
 	return done, nil
@@ -133,11 +134,11 @@ func (q *requests) next(ctx context.Context, lanes []int32, ready func([]relay.K
 // read relies on the index request_open, which holds only open ones.
 func (q *requests) read(ctx context.Context, lanes []int32) ([]request, error) {
 	var batch []request
-	err := q.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	err := q.db.Run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		rows, err := conn.Query(ctx, `
 SELECT id, verb, topic, partition_key, id_of_event, event_id, requested_by, reason FROM outbox.request
-WHERE source = $1 AND done_at IS NULL AND id > $2 AND `+q.row.lane("partition_key", "$3::integer")+` = ANY ($4::integer[])
-ORDER BY id LIMIT $5`, q.row.id, q.after, q.row.lanes, lanes, q.size)
+WHERE source = $1 AND done_at IS NULL AND id > $2 AND `+q.row.Lane("partition_key", "$3::integer")+` = ANY ($4::integer[])
+ORDER BY id LIMIT $5`, q.row.ID, q.after, q.row.Lanes, lanes, q.size)
 		if err != nil {
 			return err
 		}

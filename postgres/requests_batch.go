@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox/internal/advice"
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -71,7 +72,7 @@ func (q *requests) carryOut(ctx context.Context, rs []request, full bool, hold g
 	}
 	began := q.now()
 	var done relay.Carried
-	err = inTx(ctx, q.db, func(ctx context.Context, tx pgx.Tx) error {
+	err = pg.InTx(ctx, q.db, func(ctx context.Context, tx pgx.Tx) error {
 		b := &batch{requests: q, tx: tx, until: began.Add(slowBatch), overtaken: overtaken, waits: map[relay.Key]bool{}}
 		if _, err := tx.Exec(ctx, batchSettings); err != nil {
 			return fmt.Errorf("set the transaction up: %w", err)
@@ -151,7 +152,7 @@ func closeRequests(ctx context.Context, tx pgx.Tx, rs []request, replies []reply
 	var outcomes, problems []string
 	for i, r := range replies {
 		if !r.later {
-			ids, outcomes, problems = append(ids, rs[i].id), append(outcomes, storable(r.outcome)), append(problems, storable(r.problem))
+			ids, outcomes, problems = append(ids, rs[i].id), append(outcomes, pg.Storable(r.outcome)), append(problems, pg.Storable(r.problem))
 		}
 	}
 	_, err := tx.Exec(ctx, `
@@ -257,11 +258,11 @@ func (b *batch) try(ctx context.Context, verb string, rs []request) ([]reply, er
 		return nil, errors.Join(err, rerr)
 	}
 	switch {
-	case ctx.Err() != nil, !isBusy(err) && !isRefusal(err) && !isRaised(err) && !errors.Is(err, errKeptOut):
+	case ctx.Err() != nil, !isBusy(err) && !pg.IsRefusal(err) && !isRaised(err) && !errors.Is(err, errKeptOut):
 		return nil, err
 	case verb == VerbRestore && len(rs) == 1 && !isBusy(err):
 		return alike(rs, reply{outcome: OutcomeRefused, problem: b.keptOut(ctx, rs[0], err)}), nil
-	case code(err) == "42501", len(rs) == 1 && !isBusy(err):
+	case pg.Code(err) == "42501", len(rs) == 1 && !isBusy(err):
 		return alike(rs, reply{outcome: OutcomeRefused, problem: b.explain(verb, err)}), nil
 	case len(rs) == 1:
 		return alike(rs, reply{later: true}), nil
@@ -278,25 +279,25 @@ func alike(rs []request, r reply) []reply { return slices.Repeat([]reply{r}, len
 
 // isBusy tells that somebody else is in the way, or that it was too much at once.
 func isBusy(err error) bool {
-	return isConflict(err) || code(err) == "55P03" || code(err) == "57014"
+	return pg.IsConflict(err) || pg.Code(err) == "55P03" || pg.Code(err) == "57014"
 }
 
 // isRaised tells that a trigger of the user's says no.
-func isRaised(err error) bool { return strings.HasPrefix(code(err), "P0") }
+func isRaised(err error) bool { return strings.HasPrefix(pg.Code(err), "P0") }
 
 // explain names the rights that are missing, if that is what it is.
 func (b *batch) explain(verb string, err error) string {
-	if code(err) != "42501" {
+	if pg.Code(err) != "42501" {
 		return withoutValues(err).Error()
 	}
-	table := b.row.table.sql()
+	table := b.row.Table.SQL()
 	switch verb {
 	case VerbSkip, VerbDead:
 		return fmt.Sprintf("%v; to give events up, the relay needs: GRANT DELETE ON TABLE %s and GRANT INSERT, UPDATE ON TABLE outbox.dead_event, "+
 			"to the relay's role", err, table)
 	case VerbRestore:
 		return fmt.Sprintf("%v; to restore events, the relay needs: GRANT INSERT ON TABLE %s and GRANT DELETE ON TABLE outbox.dead_event, "+
-			"to the relay's role; run what this prints as the owner of the table: %s", err, table, advice.Grants(b.row.table.String(), roleOf(b.tx), "--restore"))
+			"to the relay's role; run what this prints as the owner of the table: %s", err, table, advice.Grants(b.row.Table.String(), pg.RoleOf(b.tx), "--restore"))
 	}
 	return err.Error()
 }
@@ -305,10 +306,10 @@ func (b *batch) explain(verb string, err error) string {
 //
 // Owner and epoch are enough, whether or not the leases have run out: nobody takes a lane without raising its epoch, and nobody takes it while it
 // is locked here. So a relay that wakes up late can still decide about what nobody else has touched, and about nothing else.
-func holdLanes(ctx context.Context, tx pgx.Tx, row sourceRow, claim relay.Claim, keys []relay.Key) error {
-	need := newLaneSet(row.lanes, nil)
+func holdLanes(ctx context.Context, tx pgx.Tx, row pg.Source, claim relay.Claim, keys []relay.Key) error {
+	need := newLaneSet(row.Lanes, nil)
 	for _, key := range keys {
-		need.add([]int32{relay.Lane(key.PartitionKey, row.lanes)})
+		need.add([]int32{relay.Lane(key.PartitionKey, row.Lanes)})
 	}
 	var lanes []int32
 	var epochs []int64
@@ -319,7 +320,7 @@ func holdLanes(ctx context.Context, tx pgx.Tx, row sourceRow, claim relay.Claim,
 	}
 	tag, err := tx.Exec(ctx, `
 SELECT FROM outbox.lane l JOIN unnest($3::integer[], $4::bigint[]) c(lane, epoch) ON c.lane = l.lane
-WHERE l.source = $1 AND l.owner = $2 AND l.epoch = c.epoch ORDER BY l.lane FOR UPDATE OF l`, row.id, claim.Owner.ID, lanes, epochs)
+WHERE l.source = $1 AND l.owner = $2 AND l.epoch = c.epoch ORDER BY l.lane FOR UPDATE OF l`, row.ID, claim.Owner.ID, lanes, epochs)
 	if err != nil {
 		return fmt.Errorf("lock the lanes: %w", err)
 	}

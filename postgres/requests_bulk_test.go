@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outbox-relay/outbox/internal/lanesql"
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -23,7 +24,7 @@ INSERT INTO outbox_event (event_id, aggregate_type, aggregate_id, event_type, pa
 SELECT gen_random_uuid(), 'Order', g::text, 'order.confirmed.v1', '{}', 'order-service.order.confirmed', 'order-' || g FROM generate_series(1, $1::int) g`,
 		`
 INSERT INTO outbox.parked_key (source, topic, key_hash, partition_key, lane, id, event_id, event_type, code, reason)
-SELECT s.id, e.topic, ` + keyHashSQL("e.topic", "e.partition_key") + `, e.partition_key, ` + lanesql.Of("e.partition_key", "8") + `, e.id, e.event_id, e.event_type, 'MESSAGE_TOO_LARGE', 'too large'
+SELECT s.id, e.topic, ` + pg.KeyHashSQL("e.topic", "e.partition_key") + `, e.partition_key, ` + lanesql.Of("e.partition_key", "8") + `, e.id, e.event_id, e.event_type, 'MESSAGE_TOO_LARGE', 'too large'
 FROM outbox_event e, outbox.source s WHERE $1 > 0`,
 	} {
 		if _, err := db.Exec(t.Context(), sql, n); err != nil {
@@ -179,7 +180,7 @@ func TestALockedRowStaysForLater(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer rollback(tx)
+	defer pg.Rollback(tx)
 	if _, err := tx.Exec(t.Context(), `SELECT FROM outbox_event WHERE id = 2 FOR UPDATE`); err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +212,7 @@ func TestStagesKeepTheOrderOfAKey(t *testing.T) {
 // The size of a batch follows the time that batches take: lanes are locked meanwhile.
 func TestTheSizeOfABatchFollowsItsTime(t *testing.T) {
 	t.Parallel()
-	size := newRequests(nil, sourceRow{}).size
+	size := newRequests(nil, pg.Source{}).size
 	for _, step := range []struct {
 		took time.Duration
 		full bool
@@ -236,16 +237,16 @@ func TestGivingUpNeverScansTheTable(t *testing.T) {
 	db := newDatabase(t)
 	exec(t, db, `ALTER TABLE outbox_event SET (autovacuum_enabled = off)`)
 	parkMany(t, db, 30_000, VerbSkip, true)
-	row := sourceRow{table: tableName{"public", "outbox_event"}, lanes: 8}
+	row := pg.Source{Table: pg.Table{Schema: "public", Name: "outbox_event"}, Lanes: 8}
 	args := buryArgs(row, make([]death, 2000))
 	for _, state := range []string{"SELECT 1", "ANALYZE outbox_event", "UPDATE outbox_event SET published_at = now() WHERE id < 29000"} {
 		exec(t, db, state)
 		var plan []string
-		err := inTx(t.Context(), poolRunner{db}, func(ctx context.Context, tx pgx.Tx) error {
+		err := pg.InTx(t.Context(), pg.OnPool(db), func(ctx context.Context, tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, batchSettings); err != nil {
 				return err
 			}
-			rows, err := tx.Query(ctx, "EXPLAIN "+fmt.Sprintf(burySQL, row.table.sql(), "to_jsonb(t)"), args...)
+			rows, err := tx.Query(ctx, "EXPLAIN "+fmt.Sprintf(burySQL, row.Table.SQL(), "to_jsonb(t)"), args...)
 			if err != nil {
 				return err
 			}

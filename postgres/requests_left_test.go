@@ -5,6 +5,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -50,11 +51,11 @@ func locking(t *testing.T, db *pgxpool.Pool, sql string, args ...any) (free func
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { rollback(tx) })
+	t.Cleanup(func() { pg.Rollback(tx) })
 	if _, err := tx.Exec(t.Context(), sql, args...); err != nil {
 		t.Fatal(err)
 	}
-	return func() { rollback(tx) }
+	return func() { pg.Rollback(tx) }
 }
 
 // A key that is busy when its first request is looked at may be idle at its next one, in another batch of the same round.

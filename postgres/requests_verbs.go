@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -37,7 +38,7 @@ func (b *batch) do(ctx context.Context, tx pgx.Tx, verb string, rs []request) ([
 func hashesOf(rs []request) [][]byte {
 	hashes := make([][]byte, len(rs))
 	for i, r := range rs {
-		hashes[i] = keyHash(r.key)
+		hashes[i] = pg.KeyHash(r.key)
 	}
 	return hashes
 }
@@ -96,7 +97,7 @@ func (b *batch) waiting(ctx context.Context, tx pgx.Tx, rs []request) ([]reply, 
 	rows, err := tx.Query(ctx, `
 SELECT u.n, p.id, p.event_id, f.id, f.event_id, f.topic FROM unnest($2::bytea[]) WITH ORDINALITY u(hash, n)
 JOIN outbox.parked_key p ON p.source = $1 AND p.key_hash = u.hash
-CROSS JOIN LATERAL (SELECT r.id, r.event_id, r.topic `+rootsOfSQL+`) f`, b.row.id, hashesOf(rs))
+CROSS JOIN LATERAL (SELECT r.id, r.event_id, r.topic `+rootsOfSQL+`) f`, b.row.ID, hashesOf(rs))
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +119,7 @@ func (b *batch) unpark(ctx context.Context, tx pgx.Tx, rs []request) ([]reply, e
 	replies := alike(rs, notFound("the key is not parked"))
 	err := b.letGo(ctx, tx, rs, "unparked", replies, `
 DELETE FROM outbox.parked_key p USING unnest($2::bytea[]) WITH ORDINALITY u(hash, n)
-WHERE p.source = $1 AND p.key_hash = u.hash RETURNING u.n, p.id, p.event_id`, b.row.id, hashesOf(rs))
+WHERE p.source = $1 AND p.key_hash = u.hash RETURNING u.n, p.id, p.event_id`, b.row.ID, hashesOf(rs))
 	if err != nil {
 		return nil, fmt.Errorf("unpark keys: %w", err)
 	}
@@ -134,7 +135,7 @@ func (b *batch) retry(ctx context.Context, tx pgx.Tx, rs []request) ([]reply, er
 	ids, eventIDs := refsOf(rs)
 	err := b.letGo(ctx, tx, rs, "retried: its key goes on with it", replies, `
 DELETE FROM outbox.parked_key p USING unnest($2::bytea[], $3::bigint[], $4::text[]::uuid[]) WITH ORDINALITY u(hash, id, event_id, n)
-WHERE p.source = $1 AND p.key_hash = u.hash AND p.id = u.id AND p.event_id = u.event_id RETURNING u.n, p.id, p.event_id`, b.row.id, hashesOf(rs), ids, eventIDs)
+WHERE p.source = $1 AND p.key_hash = u.hash AND p.id = u.id AND p.event_id = u.event_id RETURNING u.n, p.id, p.event_id`, b.row.ID, hashesOf(rs), ids, eventIDs)
 	if err != nil {
 		return nil, fmt.Errorf("unpark the keys of events: %w", err)
 	}
@@ -148,7 +149,7 @@ WITH due AS (
     FROM unnest($2::bigint[], $3::text[]::uuid[]) WITH ORDINALITY u(id, event_id, n)
     WHERE f.source = $1 AND f.id = u.id AND f.event_id = u.event_id RETURNING u.n, f.next_attempt_at
 )
-SELECT n FROM due WHERE next_attempt_at IS NOT NULL`, b.row.id, ids, eventIDs)
+SELECT n FROM due WHERE next_attempt_at IS NOT NULL`, b.row.ID, ids, eventIDs)
 	if err != nil {
 		return nil, fmt.Errorf("make events due: %w", err)
 	}
@@ -178,7 +179,7 @@ func (b *batch) letGo(ctx context.Context, tx pgx.Tx, rs []request, outcome stri
 	rows, err = tx.Query(ctx, fmt.Sprintf(`
 SELECT u.n, t.topic, t.key FROM unnest($1::bigint[], $2::text[]::uuid[]) WITH ORDINALITY u(id, event_id, n) CROSS JOIN LATERAL (
     SELECT coalesce(t.topic::text, '') AS topic, coalesce(t.partition_key::text, '') AS key FROM %s t
-    WHERE t.id = u.id AND (t.event_id = u.event_id) IS TRUE AND t.published_at IS NULL LIMIT 1) t`, b.row.table.sql()), ids, eventIDs)
+    WHERE t.id = u.id AND (t.event_id = u.event_id) IS TRUE AND t.published_at IS NULL LIMIT 1) t`, b.row.Table.SQL()), ids, eventIDs)
 	if err != nil {
 		return fmt.Errorf("look for their events: %w", err)
 	}
@@ -239,7 +240,7 @@ func (b *batch) nameCulprits(ctx context.Context, tx pgx.Tx, rs []request, repli
 	named := append([]request(nil), rs...)
 	rows, err := tx.Query(ctx, `
 SELECT u.n, p.id, p.event_id FROM unnest($2::bytea[]) WITH ORDINALITY u(hash, n)
-JOIN outbox.parked_key p ON p.source = $1 AND p.key_hash = u.hash`, b.row.id, hashesOf(rs))
+JOIN outbox.parked_key p ON p.source = $1 AND p.key_hash = u.hash`, b.row.ID, hashesOf(rs))
 	if err != nil {
 		return nil, fmt.Errorf("look for what stops the keys: %w", err)
 	}
@@ -359,8 +360,8 @@ SELECT u.n, u.id, u.event_id, t.id IS NOT NULL, coalesce(t.topic::text = u.topic
     coalesce(p.id, 0), coalesce(p.event_id, '%s'), coalesce((SELECT text FROM (`+keptSQL+`) k ORDER BY n LIMIT 1), '')
 FROM unnest($2::bigint[], $3::text[]::uuid[], $4::text[], $5::text[], $6::bytea[]) WITH ORDINALITY u(id, event_id, topic, key, hash, n)
 LEFT JOIN LATERAL (SELECT t.* FROM %s t WHERE t.id = u.id AND (t.event_id = u.event_id) IS TRUE LIMIT 1) t ON true
-LEFT JOIN outbox.parked_key p ON p.source = $1 AND p.key_hash = u.hash`, uuid.Nil, b.row.table.sql()),
-		b.row.id, ids, eventIDs, topics, keys, hashesOf(open))
+LEFT JOIN outbox.parked_key p ON p.source = $1 AND p.key_hash = u.hash`, uuid.Nil, b.row.Table.SQL()),
+		b.row.ID, ids, eventIDs, topics, keys, hashesOf(open))
 	if err != nil {
 		return fmt.Errorf("look for the events: %w", err)
 	}

@@ -7,22 +7,12 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/internal/pg"
 )
-
-// callTimeout bounds every call to the database, whatever the caller's context says: on a half-open connection nothing else would end it.
-const callTimeout = 30 * time.Second
-
-// pingTimeout bounds the question whether a connection still answers. A connection that does not is made anew.
-const pingTimeout = 3 * time.Second
 
 // errNotOpen is the answer before Open has succeeded, and after a connection has broken.
 var errNotOpen = errors.New("it is not open: call Open first")
-
-// runner gives a connection to fn, one call at a time, bounded in time. What fn leaves behind (an open transaction, a broken
-// connection) reaches no later call.
-type runner interface {
-	run(ctx context.Context, fn func(context.Context, *pgx.Conn) error) error
-}
 
 // session is one of the source's own connections: the application's pool may be drained, the relay goes on.
 type session struct {
@@ -43,7 +33,7 @@ type session struct {
 }
 
 func newSession(name string) *session {
-	return &session{name: name, limit: callTimeout, turn: make(chan struct{}, 1), idle: idleLimit}
+	return &session{name: name, limit: pg.CallTimeout, turn: make(chan struct{}, 1), idle: idleLimit}
 }
 
 // leaveGrace is more than a statement about leases takes, and less than the second in which a clean restart hands over.
@@ -54,8 +44,8 @@ func (s *session) withGrace(d time.Duration) *session {
 	return s
 }
 
-// run lends the connection to fn. It never connects: a term works with the connections that Open gave it.
-func (s *session) run(ctx context.Context, fn func(context.Context, *pgx.Conn) error) error {
+// Run lends the connection to fn. It never connects: a term works with the connections that Open gave it.
+func (s *session) Run(ctx context.Context, fn func(context.Context, *pgx.Conn) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.limit)
 	defer cancel()
 	if err := s.take(ctx); err != nil {
@@ -118,7 +108,7 @@ func (s *session) answers(ctx context.Context) bool {
 	if s.conn == nil || s.conn.IsClosed() {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, min(pingTimeout, s.limit/3))
+	ctx, cancel := context.WithTimeout(ctx, min(pg.PingTimeout, s.limit/3))
 	defer cancel()
 	return s.conn.Ping(ctx) == nil
 }

@@ -16,7 +16,7 @@ func TestAConnectionInsideATransactionIsNotHandedOn(t *testing.T) {
 	t.Parallel()
 	db := newDatabase(t)
 	s := openSource(t, db, Config{})
-	err := s.state.run(t.Context(), func(ctx context.Context, conn *pgx.Conn) error {
+	err := s.state.Run(t.Context(), func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, "BEGIN")
 		return err
 	})
@@ -39,7 +39,7 @@ func TestWaitingForTheTurnObeysTheContext(t *testing.T) {
 	s.turn <- struct{}{}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := s.run(ctx, func(context.Context, *pgx.Conn) error { return nil })
+	err := s.Run(ctx, func(context.Context, *pgx.Conn) error { return nil })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("run = %v, want context.Canceled", err)
 	}
@@ -50,7 +50,7 @@ func TestAStopInTheMiddleOfALookAtLeasesLeavesTheConnection(t *testing.T) {
 	t.Parallel()
 	s := openSource(t, newDatabase(t), Config{})
 	ctx, cancel := context.WithCancel(t.Context())
-	err := s.lease.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	err := s.lease.Run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		cancel()
 		_, err := conn.Exec(ctx, "SELECT pg_sleep(0.05)")
 		return err
@@ -58,7 +58,7 @@ func TestAStopInTheMiddleOfALookAtLeasesLeavesTheConnection(t *testing.T) {
 	if err != nil {
 		t.Errorf("the statement that was under way = %v", err)
 	}
-	if err := s.lease.run(t.Context(), func(ctx context.Context, conn *pgx.Conn) error { return conn.Ping(ctx) }); err != nil {
+	if err := s.lease.Run(t.Context(), func(ctx context.Context, conn *pgx.Conn) error { return conn.Ping(ctx) }); err != nil {
 		t.Errorf("the next one = %v", err)
 	}
 }
@@ -69,7 +69,7 @@ func TestTheGraceOfACancelledCallEnds(t *testing.T) {
 	s := openSource(t, newDatabase(t), Config{})
 	s.lease.grace = time.Millisecond
 	ctx, cancel := context.WithCancel(t.Context())
-	cancelled := s.lease.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	cancelled := s.lease.Run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		cancel()
 		_, err := conn.Exec(ctx, "SELECT pg_sleep(600)")
 		return err

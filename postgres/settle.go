@@ -12,13 +12,14 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
 // settler writes down that events are in Kafka. It looks at no lease: an event that was acknowledged is in Kafka, whoever sent it.
 type settler struct {
-	db  runner
-	row sourceRow
+	db  pg.Runner
+	row pg.Source
 	sql string
 	// statement is its name, for people.
 	statement string
@@ -46,12 +47,12 @@ const (
 	beginSQL     = `UPDATE outbox.source SET first_published_at = now() WHERE id = $1 AND first_published_at IS NULL`
 )
 
-func newSettler(db runner, row sourceRow, mode SettleMode) *settler {
+func newSettler(db pg.Runner, row pg.Source, mode SettleMode) *settler {
 	sql, statement := markSQL, "UPDATE"
 	if mode == Delete {
 		sql, statement = deleteSQL, "DELETE"
 	}
-	return &settler{db: db, row: row, sql: fmt.Sprintf(sql, row.table.sql()), statement: statement, begun: !row.firstPublished.IsZero(), noted: noted{now: time.Now}}
+	return &settler{db: db, row: row, sql: fmt.Sprintf(sql, row.Table.SQL()), statement: statement, begun: !row.FirstPublished.IsZero(), noted: noted{now: time.Now}}
 }
 
 // settleTries is how often a settle that lost against another transaction is tried; a settle given up is a batch sent twice.
@@ -65,7 +66,7 @@ func (s *settler) Settle(ctx context.Context, refs []relay.Ref) (int, error) {
 	var left unsettled
 	settled, err := s.settleParts(ctx, inOrder(refs), &left)
 	if err != nil {
-		return 0, fmt.Errorf("settle %d events of %s: %w", len(refs), s.row.table, err)
+		return 0, fmt.Errorf("settle %d events of %s: %w", len(refs), s.row.Table, err)
 	}
 	if settled > 0 {
 		s.note(ctx)
@@ -78,7 +79,7 @@ func (s *settler) settleWhole(ctx context.Context, refs []relay.Ref) (settled in
 	ids, eventIDs := arrays(refs)
 	for range settleTries {
 		settled, err = s.settle(ctx, ids, eventIDs)
-		if !isConflict(err) {
+		if !pg.IsConflict(err) {
 			break
 		}
 	}
@@ -124,9 +125,9 @@ func (s *settler) settle(ctx context.Context, ids, eventIDs []byte) (settled int
 	batch.ExecParams(plainPlan, nil, nil, nil, nil)
 	batch.ExecParams(s.sql, [][]byte{ids, eventIDs}, []uint32{pgtype.Int8ArrayOID, pgtype.UUIDArrayOID}, binaryForm, nil)
 	if !s.begun {
-		batch.ExecParams(beginSQL, [][]byte{s.row.id[:]}, []uint32{pgtype.UUIDOID}, binaryForm[:1], nil)
+		batch.ExecParams(beginSQL, [][]byte{s.row.ID[:]}, []uint32{pgtype.UUIDOID}, binaryForm[:1], nil)
 	}
-	err = s.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	err = s.db.Run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		results := conn.PgConn().ExecBatch(ctx, batch)
 		for statement := 0; results.NextResult(); statement++ {
 			tag, err := results.ResultReader().Close()

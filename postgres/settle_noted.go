@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outbox-relay/outbox/internal/pg"
 )
 
 // noteEvery is how old the time of the last publication may be that is written down.
@@ -30,9 +32,9 @@ func (s *settler) note(ctx context.Context) {
 		return
 	}
 	s.noted.at = now
-	err := s.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := conn.Exec(ctx, noteSQL, s.row.id)
+	err := s.db.Run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		_, err := conn.Exec(ctx, noteSQL, s.row.ID)
 		return err
 	})
-	s.noted.refused = code(err) == "42501"
+	s.noted.refused = pg.Code(err) == "42501"
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -172,7 +173,7 @@ func TestSettleWorksWhereSerializableIsTheDefault(t *testing.T) {
 		t.Errorf("Claim = %+v, %v; want it not held", held, err)
 	}
 	for _, session := range a.term() {
-		err := session.run(t.Context(), func(ctx context.Context, conn *pgx.Conn) error {
+		err := session.Run(t.Context(), func(ctx context.Context, conn *pgx.Conn) error {
 			var isolation string
 			err := conn.QueryRow(ctx, `SHOW default_transaction_isolation`).Scan(&isolation)
 			same(t, "isolation of the "+session.name, isolation, "read committed")
@@ -251,7 +252,7 @@ func settlePlan(t *testing.T, s *Source, refs []relay.Ref) string {
 	st := s.open.Load().settler
 	ids, eventIDs := columnsOf(refs)
 	var plan string
-	err := inTx(t.Context(), s.settle, func(ctx context.Context, tx pgx.Tx) error {
+	err := pg.InTx(t.Context(), s.settle, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, plainPlan); err != nil {
 			return err
 		}

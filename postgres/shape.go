@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox/internal/advice"
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -20,19 +21,17 @@ type shape struct {
 	headers bool
 	// identity is pg_attribute.attidentity of id: a (always), d (by default) or empty.
 	identity string
-	// sequence is the quoted name of what id draws from, "" for none.
-	sequence         string
-	cache, increment int64
-	cycle            bool
+	// sequence is what id draws from.
+	sequence pg.Sequence
 	// indexed tells that the partial index for what is unpublished is there and valid.
 	indexed     bool
 	partitioned bool
 	// secured tells that row-level security applies to the role, with so many policies.
 	secured  bool
 	policies int
-	// role is the current one, quoted. What it may do: read the rows, mark or delete them, and read the sequence.
-	role                                         string
-	canRead, canMark, canDelete, canReadSequence bool
+	// role is the current one, quoted. What it may do: read the rows, and mark or delete them.
+	role                        string
+	canRead, canMark, canDelete bool
 }
 
 // needed are the columns of the contract with the services that the relay reads or writes.
@@ -47,17 +46,12 @@ func indexedOf(table string) string {
       AND pg_get_expr(i.indpred, i.indrelid) = '(published_at IS NULL)')`
 }
 
-// tableSQL finds a table, or the parent of partitions, by its schema and its name.
-const tableSQL = `
-SELECT c.oid FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = $1 AND c.relname = $2 AND c.relkind IN ('r', 'p')`
-
 // readShape finds the sequence by what id's default depends on: pg_get_serial_sequence knows only a sequence that the column owns.
-func readShape(ctx context.Context, q querier, table tableName) (shape, error) {
+func readShape(ctx context.Context, q pg.Querier, table pg.Table) (shape, error) {
 	var oid uint32
-	err := q.QueryRow(ctx, tableSQL, table.schema, table.name).Scan(&oid)
+	err := q.QueryRow(ctx, pg.TableSQL, table.Schema, table.Name).Scan(&oid)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return shape{}, unknownTable(ctx, q, table)
+		return shape{}, pg.UnknownTable(ctx, q, table)
 	}
 	if err != nil {
 		return shape{}, fmt.Errorf("look for the table: %w", err)
@@ -81,30 +75,12 @@ SELECT array(SELECT attname::text FROM pg_attribute WHERE attrelid = $1::oid AND
 		return shape{}, fmt.Errorf("read the table's shape: %w", err)
 	}
 	s.headers = slices.Contains(s.columns, "headers")
-	return s, s.readSequence(ctx, q, oid)
-}
-
-func (s *shape) readSequence(ctx context.Context, q querier, table uint32) error {
-	err := q.QueryRow(ctx, `
-SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname), p.seqcache, p.seqincrement, p.seqcycle,
-       has_sequence_privilege(c.oid, 'SELECT')
-FROM pg_attribute a
-LEFT JOIN pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
-JOIN pg_depend o ON (o.classid = 'pg_class'::regclass AND o.refclassid = 'pg_class'::regclass
-                     AND o.refobjid = a.attrelid AND o.refobjsubid = a.attnum AND o.deptype IN ('i', 'a'))
-                 OR (o.classid = 'pg_attrdef'::regclass AND o.objid = d.oid AND o.refclassid = 'pg_class'::regclass)
-JOIN pg_sequence p ON p.seqrelid = CASE WHEN o.classid = 'pg_class'::regclass THEN o.objid ELSE o.refobjid END
-JOIN pg_class c ON c.oid = p.seqrelid JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE a.attrelid = $1::oid AND a.attname = 'id'
-ORDER BY (o.classid = 'pg_attrdef'::regclass) DESC LIMIT 1`, table).Scan(&s.sequence, &s.cache, &s.increment, &s.cycle, &s.canReadSequence)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return fmt.Errorf("read the id's sequence: %w", err)
-	}
-	return nil
+	s.sequence, err = pg.ReadSequence(ctx, q, oid)
+	return s, err
 }
 
 // check returns what makes relaying impossible, all of it.
-func (s shape) check(table tableName, mode SettleMode) error {
+func (s shape) check(table pg.Table, mode SettleMode) error {
 	var problems []error
 	var missing []string
 	for _, name := range needed {
@@ -116,31 +92,31 @@ func (s shape) check(table tableName, mode SettleMode) error {
 		problems = append(problems, fmt.Errorf("the table lacks the columns %s: see the schema in docs/schema.md", strings.Join(missing, ", ")))
 	}
 	if !s.canRead {
-		problems = append(problems, fmt.Errorf("the role may not read the table; run: GRANT SELECT ON TABLE %s TO %s", table.sql(), s.role))
+		problems = append(problems, fmt.Errorf("the role may not read the table; run: GRANT SELECT ON TABLE %s TO %s", table.SQL(), s.role))
 	}
 	if s.secured && s.policies == 0 {
 		problems = append(problems, fmt.Errorf("row-level security hides every row of the table from the role; run: ALTER ROLE %s BYPASSRLS, "+
-			"or: CREATE POLICY relay ON %s TO %s USING (true)", s.role, table.sql(), s.role))
+			"or: CREATE POLICY relay ON %s TO %s USING (true)", s.role, table.SQL(), s.role))
 	}
 	if mode == Mark && !s.canMark {
-		problems = append(problems, fmt.Errorf("the role may not mark events; run: GRANT UPDATE (published_at) ON TABLE %s TO %s", table.sql(), s.role))
+		problems = append(problems, fmt.Errorf("the role may not mark events; run: GRANT UPDATE (published_at) ON TABLE %s TO %s", table.SQL(), s.role))
 	}
 	if mode == Delete && !s.canDelete {
-		problems = append(problems, fmt.Errorf("the role may not delete events; run: GRANT DELETE ON TABLE %s TO %s", table.sql(), s.role))
+		problems = append(problems, fmt.Errorf("the role may not delete events; run: GRANT DELETE ON TABLE %s TO %s", table.SQL(), s.role))
 	}
 	switch {
-	case s.sequence == "" && slices.Contains(s.columns, "id"):
+	case s.sequence.Name == "" && slices.Contains(s.columns, "id"):
 		problems = append(problems, errors.New("the column id draws from no sequence: order is the order of ids, so the database must give them; "+
 			"make it GENERATED ALWAYS AS IDENTITY"))
-	case s.sequence != "" && !s.canReadSequence:
-		problems = append(problems, fmt.Errorf("the role may not read the id's sequence; run: GRANT SELECT ON SEQUENCE %s TO %s", s.sequence, s.role))
-	case s.sequence != "" && s.increment < 1:
-		problems = append(problems, fmt.Errorf("the sequence %s counts down; %s", s.sequence, mendedBy(table)))
+	case s.sequence.Name != "" && !s.sequence.CanRead:
+		problems = append(problems, fmt.Errorf("the role may not read the id's sequence; run: GRANT SELECT ON SEQUENCE %s TO %s", s.sequence.Name, s.role))
+	case s.sequence.Name != "" && s.sequence.Increment < 1:
+		problems = append(problems, fmt.Errorf("the sequence %s counts down; %s", s.sequence.Name, mendedBy(table)))
 	}
 	if len(problems) == 0 {
 		return nil
 	}
-	return misconfigured{errors.Join(problems...)}
+	return pg.Misconfigured(errors.Join(problems...))
 }
 
 // checkAggregates returns what keeps aggregates from being parked.
@@ -154,12 +130,12 @@ func (s shape) checkAggregates(scope relay.ParkScope) error {
 	if len(missing) == 0 {
 		return nil
 	}
-	return misconfigured{fmt.Errorf("the table lacks the columns %s, by which park-scope aggregate knows what belongs together: add them (docs/schema.md), or leave the park-scope at key",
-		strings.Join(missing, ", "))}
+	return pg.Misconfigured(fmt.Errorf("the table lacks the columns %s, by which park-scope aggregate knows what belongs together: add them (docs/schema.md), or leave the park-scope at key",
+		strings.Join(missing, ", ")))
 }
 
 // warnings returns what the relay works with, one sentence each.
-func (s shape) warnings(table tableName) []string {
+func (s shape) warnings(table pg.Table) []string {
 	var w []string
 	if !s.indexed {
 		w = append(w, missingIndex(table, s.partitioned))
@@ -171,15 +147,15 @@ func (s shape) warnings(table tableName) []string {
 	if s.identity != "a" {
 		w = append(w, fmt.Sprintf("%s.id is %s: a writer can give an id of its own, and its event comes late or out of order; %s.", table, idKind(s), mendedBy(table)))
 	}
-	if s.cache > 1 {
+	if s.sequence.Cache > 1 {
 		w = append(w, fmt.Sprintf("The sequence %s has CACHE %d: sessions draw ids in advance, so events of one key can be out of order and late; %s.",
-			s.sequence, s.cache, mendedBy(table)))
+			s.sequence.Name, s.sequence.Cache, mendedBy(table)))
 	}
-	if s.increment > 1 {
-		w = append(w, fmt.Sprintf("The sequence %s has INCREMENT %d: each id between is waited for in vain; %s.", s.sequence, s.increment, mendedBy(table)))
+	if s.sequence.Increment > 1 {
+		w = append(w, fmt.Sprintf("The sequence %s has INCREMENT %d: each id between is waited for in vain; %s.", s.sequence.Name, s.sequence.Increment, mendedBy(table)))
 	}
-	if s.cycle {
-		w = append(w, fmt.Sprintf("The sequence %s has CYCLE: after the last id order turns; %s.", s.sequence, mendedBy(table)))
+	if s.sequence.Cycle {
+		w = append(w, fmt.Sprintf("The sequence %s has CYCLE: after the last id order turns; %s.", s.sequence.Name, mendedBy(table)))
 	}
 	return w
 }
@@ -192,25 +168,31 @@ func idKind(s shape) string {
 }
 
 // mendedBy sends to migrate for what mends it: that waits for a lock, behind which writers wait, and some of it refuses writers; so it is no text for a log.
-func mendedBy(table tableName) string {
+func mendedBy(table pg.Table) string {
 	return fmt.Sprintf("outbox migrate status --table %s prints the statements that mend it while the table is in use", advice.Word(table.String()))
 }
 
 // missingIndex says how to make it; PostgreSQL cannot do so concurrently for all partitions of a table at once.
-func missingIndex(table tableName, partitioned bool) string {
+func missingIndex(table pg.Table, partitioned bool) string {
 	concurrently := "CONCURRENTLY "
 	if partitioned {
 		concurrently = ""
 	}
 	return fmt.Sprintf("%s has no index for what is unpublished, so reading it costs more the longer it gets; "+
-		"run: CREATE INDEX %s%s ON %s (id) WHERE published_at IS NULL.", table, concurrently, indexName(table), table.sql())
+		"run: CREATE INDEX %s%s ON %s (id) WHERE published_at IS NULL.", table, concurrently, indexName(table), table.SQL())
 }
 
 // indexName is the name that the contract with the services gives to the index; PostgreSQL chooses one where that is too long.
-func indexName(table tableName) string {
-	name := "ix_" + table.name + "_unpublished"
-	if len(name) > maxName {
+func indexName(table pg.Table) string {
+	name := "ix_" + table.Name + "_unpublished"
+	if len(name) > pg.MaxName {
 		return ""
 	}
 	return pgx.Identifier{name}.Sanitize()
+}
+
+// movesInVain warns of a policy that the role may not carry out, before an event needs it.
+func movesInVain(table pg.Table, role string) string {
+	return fmt.Sprintf("The role %s may not delete from %s, and a policy moves events that cannot be published out of it: their keys will be parked instead; "+
+		"as the owner of the table run what this prints: %s.", role, table, advice.Grants(table.String(), role, "--delete"))
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/outbox-relay/outbox/internal/lanesql"
+	"github.com/outbox-relay/outbox/internal/pg"
 )
 
 // parkWhere parks the keys of the events for which the condition holds.
@@ -12,7 +13,7 @@ func (b *bench) parkWhere(condition string) {
 	b.Helper()
 	b.exec(fmt.Sprintf(`INSERT INTO outbox.parked_key (source, topic, key_hash, partition_key, lane, id, event_id, event_type, code, reason)
 SELECT $1, topic, %s, partition_key, %s, id, event_id, event_type, 'MESSAGE_TOO_LARGE', 'too large' FROM outbox_event WHERE %s`,
-		keyHashSQL("topic", "partition_key"), lanesql.Of("partition_key", "8"), condition), b.row.id)
+		pg.KeyHashSQL("topic", "partition_key"), lanesql.Of("partition_key", "8"), condition), b.row.ID)
 }
 
 // drained drains with small pages, and returns how many events were read and how many pages left parked keys out.

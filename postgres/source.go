@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -21,7 +22,7 @@ import (
 // in a session, so it works behind a pooler too.
 type Source struct {
 	cfg     Config
-	table   tableName
+	table   pg.Table
 	connect func(context.Context) (*pgx.Conn, error)
 
 	// Calls of different sessions never wait for each other: a settle that takes long must not keep a lease from being renewed.
@@ -39,7 +40,7 @@ type Source struct {
 
 // opened is what a term works with.
 type opened struct {
-	row      sourceRow
+	row      pg.Source
 	reader   *reader
 	settler  *settler
 	leases   *leases
@@ -63,14 +64,14 @@ func New(pool *pgxpool.Pool, cfg Config) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("configure the source: %w", err)
 	}
-	table, err := parseTable(cfg.Table)
+	table, err := pg.ParseTable(cfg.Table)
 	if err != nil {
 		return nil, fmt.Errorf("configure the source: %w", err)
 	}
 	return &Source{
 		cfg:     cfg,
 		table:   table,
-		connect: connector{pool, cfg.ApplicationName}.connect,
+		connect: pg.Connector{Pool: pool, ApplicationName: cfg.ApplicationName}.Connect,
 		read:    newSession("reader"),
 		locks:   newSession("reader's look at locks"),
 		settle:  newSession("settler"),
@@ -86,11 +87,11 @@ func (s *Source) Open(ctx context.Context) (relay.SourceInfo, error) {
 	if s.closed.Load() {
 		return relay.SourceInfo{}, fmt.Errorf("%s: it was closed", s.table)
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, pg.CallTimeout)
 	defer cancel()
 	o, warnings, err := s.begin(ctx)
 	if err != nil {
-		return relay.SourceInfo{}, fmt.Errorf("%s: %w", s.table, mark(err))
+		return relay.SourceInfo{}, fmt.Errorf("%s: %w", s.table, pg.Mark(err))
 	}
 	s.open.Store(o)
 	if s.closed.Load() {
@@ -100,9 +101,9 @@ func (s *Source) Open(ctx context.Context) (relay.SourceInfo, error) {
 	}
 	return relay.SourceInfo{
 		Name:           s.table.String(),
-		ID:             o.row.id,
-		Lanes:          o.row.lanes,
-		FirstPublished: o.row.firstPublished,
+		ID:             o.row.ID,
+		Lanes:          o.row.Lanes,
+		FirstPublished: o.row.FirstPublished,
 		Warnings:       warnings,
 	}, nil
 }
@@ -112,10 +113,10 @@ func (s *Source) begin(ctx context.Context) (*opened, []string, error) {
 		return nil, nil, err
 	}
 	var found probe
-	err := s.lease.run(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
+	err := s.lease.Run(ctx, func(ctx context.Context, conn *pgx.Conn) (err error) {
 		found, err = inspect(ctx, conn, s.table, s.cfg.Settle, s.scope)
 		if err == nil && s.cfg.Moves && !found.canDelete {
-			found.warnings = append(found.warnings, movesInVain(s.table, roleOf(conn)))
+			found.warnings = append(found.warnings, movesInVain(s.table, pg.RoleOf(conn)))
 		}
 		return err
 	})
@@ -126,7 +127,7 @@ func (s *Source) begin(ctx context.Context) (*opened, []string, error) {
 	var own []int32
 	if !found.pooled {
 		own = s.pids()
-		if err := s.read.run(ctx, plan); err != nil {
+		if err := s.read.Run(ctx, plan); err != nil {
 			return nil, nil, err
 		}
 	} else if err := shareable(ctx, s.term()); err != nil {

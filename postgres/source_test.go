@@ -304,7 +304,7 @@ func TestNothingIsPreparedOrLeftInASession(t *testing.T) {
 	same(t, "released", carriedOut(t, s, c, always), []relay.Key{orders})
 	callAll(t, s, c, refs[1], "in one session")
 	for _, session := range append(s.term(), s.watch) {
-		err := session.run(t.Context(), func(ctx context.Context, conn *pgx.Conn) error {
+		err := session.Run(t.Context(), func(ctx context.Context, conn *pgx.Conn) error {
 			var left string
 			err := conn.QueryRow(ctx, `SELECT concat_ws(', ',
     (SELECT string_agg(statement, '; ') FROM pg_prepared_statements WHERE name <> ''),

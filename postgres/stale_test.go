@@ -10,13 +10,14 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
 // oneConn runs everything in the transaction that is open on one connection.
 type oneConn struct{ conn *pgx.Conn }
 
-func (o oneConn) run(ctx context.Context, fn func(context.Context, *pgx.Conn) error) error {
+func (o oneConn) Run(ctx context.Context, fn func(context.Context, *pgx.Conn) error) error {
 	return fn(ctx, o.conn)
 }
 
@@ -44,7 +45,7 @@ SELECT source, id, event_id, topic, partition_key, lane, 1, 'no' FROM outbox.par
 	exec(t, db, `
 INSERT INTO outbox.failure (source, id, event_id, topic, partition_key, lane, attempts, last_error, next_attempt_at)
 SELECT source, id, event_id, topic, partition_key, lane, 1, 'no', now() + interval '1 h' FROM outbox.parked_key`)
-	row := sourceRow{id: queryOne[uuid.UUID](t, db, "SELECT id FROM outbox.source"), table: tableName{"public", "outbox_event"}, lanes: 8}
+	row := pg.Source{ID: queryOne[uuid.UUID](t, db, "SELECT id FROM outbox.source"), Table: pg.Table{Schema: "public", Name: "outbox_event"}, Lanes: 8}
 	refs, parked, deaths, rs := namedEvents(t, db, named)
 
 	pool, err := db.Acquire(t.Context())
@@ -78,7 +79,7 @@ SELECT source, id, event_id, topic, partition_key, lane, 1, 'no', now() + interv
 		{"delete", settle(Delete)},
 		{"mark locked rows", func(ctx context.Context, tx pgx.Tx) (int, error) {
 			ids, eventIDs := columnsOf(refs)
-			tag, err := tx.Exec(ctx, fmt.Sprintf(markLockedSQL, row.table.sql()), ids, eventIDs)
+			tag, err := tx.Exec(ctx, fmt.Sprintf(markLockedSQL, row.Table.SQL()), ids, eventIDs)
 			return int(tag.RowsAffected()), err
 		}},
 		{"find unsettled", func(ctx context.Context, tx pgx.Tx) (int, error) {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -128,10 +129,10 @@ func (s *Source) Backlog(ctx context.Context) (Backlog, error) {
 }
 
 // reportIndex logs when the index goes and when it is back: an ORM that syncs its schema drops it without a word.
-func (s *Source) reportIndex(row sourceRow, indexed bool) {
+func (s *Source) reportIndex(row pg.Source, indexed bool) {
 	switch was := s.unindexed.Swap(!indexed); {
 	case !indexed && !was:
-		s.cfg.Logger.Warn(missingIndex(row.table, row.partitioned))
+		s.cfg.Logger.Warn(missingIndex(row.Table, row.Partitioned))
 	case indexed && was:
 		s.cfg.Logger.Info("the index for what is unpublished is back", "table", s.table.String())
 	}
@@ -149,20 +150,20 @@ func (s *Source) Status(ctx context.Context) (Status, error) {
 // watcher runs on the watch session, and makes it when it is missing or broken.
 type watcher struct{ s *Source }
 
-func (w watcher) run(ctx context.Context, fn func(context.Context, *pgx.Conn) error) error {
+func (w watcher) Run(ctx context.Context, fn func(context.Context, *pgx.Conn) error) error {
 	if w.s.closed.Load() {
 		return fmt.Errorf("use the watch connection: %w", errNotOpen)
 	}
 	if err := w.s.watch.repair(ctx, w.s.connect); err != nil {
 		return err
 	}
-	return w.s.watch.run(ctx, fn)
+	return w.s.watch.Run(ctx, fn)
 }
 
 // readStatus reads what is unpublished once, and counts to limit.
-func readStatus(ctx context.Context, db runner, row sourceRow, limit int64) (Status, error) {
+func readStatus(ctx context.Context, db pg.Runner, row pg.Source, limit int64) (Status, error) {
 	return glance(ctx, db, row, statusTimeout, func(ctx context.Context, tx pgx.Tx) (Status, error) {
-		st := Status{Table: row.table.String(), SourceID: row.id}
+		st := Status{Table: row.Table.String(), SourceID: row.ID}
 		var errs [8]error
 		w, err := takeCensus(ctx, tx, row, limit)
 		if err != nil {
@@ -170,49 +171,49 @@ func readStatus(ctx context.Context, db runner, row sourceRow, limit int64) (Sta
 		}
 		st.Topics = w.topics
 		st.Backlog, errs[0] = w.backlog(ctx, tx, row)
-		st.Lanes, errs[1] = readLanes(ctx, tx, row.id)
-		st.Relays, errs[2] = readRelays(ctx, tx, row.id)
+		st.Lanes, errs[1] = readLanes(ctx, tx, row.ID)
+		st.Relays, errs[2] = readRelays(ctx, tx, row.ID)
 		st.LastPublished, errs[3] = readLastPublished(ctx, tx, row)
 		errs[4] = tx.QueryRow(ctx, `
-SELECT now(), coalesce(first_published_at, '0001-01-01 00:00:00+00') FROM outbox.source WHERE id = $1`, row.id).
+SELECT now(), coalesce(first_published_at, '0001-01-01 00:00:00+00') FROM outbox.source WHERE id = $1`, row.ID).
 			Scan(&st.At, &st.FirstPublished)
 		st.Pauses, errs[5] = w.pauses(ctx, tx, row)
-		st.LetterTopics, errs[6] = readLetterTopics(ctx, tx, row.id, int(limit))
-		st.Dead, st.DeadCapped, errs[7] = countDead(ctx, tx, row.id, limit)
+		st.LetterTopics, errs[6] = readLetterTopics(ctx, tx, row.ID, int(limit))
+		st.Dead, st.DeadCapped, errs[7] = countDead(ctx, tx, row.ID, limit)
 		return st, firstError(errs[:]...)
 	})
 }
 
 // glance runs fn in one read-only snapshot with a time limit that the server keeps: a client that goes away stops nothing there.
-func glance[T any](ctx context.Context, db runner, row sourceRow, limit time.Duration,
+func glance[T any](ctx context.Context, db pg.Runner, row pg.Source, limit time.Duration,
 	fn func(context.Context, pgx.Tx) (T, error),
 ) (T, error) {
 	var result T
 	opts := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	err := withTx(ctx, db, opts, func(ctx context.Context, tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SELECT set_config('statement_timeout', $1, true)`, milliseconds(limit)); err != nil {
+	err := pg.WithTx(ctx, db, opts, func(ctx context.Context, tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, `SELECT set_config('statement_timeout', $1, true)`, pg.Milliseconds(limit)); err != nil {
 			return err
 		}
 		var err error
 		result, err = fn(ctx, tx)
 		return err
 	})
-	if code(err) == "57014" && ctx.Err() == nil {
+	if pg.Code(err) == "57014" && ctx.Err() == nil {
 		err = fmt.Errorf("%w: it took longer than %s; %s", err, limit, "is the index for what is unpublished missing?")
 	}
 	if err != nil {
 		var none T
-		return none, fmt.Errorf("look at %s: %w", row.table, err)
+		return none, fmt.Errorf("look at %s: %w", row.Table, err)
 	}
 	return result, nil
 }
 
-func readBacklog(ctx context.Context, tx pgx.Tx, row sourceRow, limit int64) (Backlog, error) {
+func readBacklog(ctx context.Context, tx pgx.Tx, row pg.Source, limit int64) (Backlog, error) {
 	var b Backlog
 	var oldest, eligible, parked int64
 	err := tx.QueryRow(ctx, fmt.Sprintf(pendingSQL+`
 SELECT count(*), `+oldestAge("")+`, `+oldestAge(notKept)+`, `+besideSQL("$3")+`
-FROM waiting`, row.table.sql()), row.id, limit+1, row.table.sql()).
+FROM waiting`, row.Table.SQL()), row.ID, limit+1, row.Table.SQL()).
 		Scan(&b.Pending, &oldest, &eligible, &b.ParkedKeys, &parked, &b.Indexed, &b.Paused.Source, &b.Paused.Topics, &b.Paused.Keys)
 	if err != nil {
 		return Backlog{}, fmt.Errorf("count what is unpublished: %w", err)
@@ -239,7 +240,7 @@ func besideSQL(table string) string {
 }
 
 // countDead counts the dead events, limit of them at most.
-func countDead(ctx context.Context, q querier, source uuid.UUID, limit int64) (n int64, capped bool, err error) {
+func countDead(ctx context.Context, q pg.Querier, source uuid.UUID, limit int64) (n int64, capped bool, err error) {
 	err = q.QueryRow(ctx, "SELECT count(*) FROM (SELECT FROM outbox.dead_event WHERE source = $1 LIMIT $2) d", source, limit+1).Scan(&n)
 	if err != nil {
 		return 0, false, fmt.Errorf("count the dead events: %w", err)
@@ -247,7 +248,7 @@ func countDead(ctx context.Context, q querier, source uuid.UUID, limit int64) (n
 	return min(n, limit), n > limit, nil
 }
 
-func readLanes(ctx context.Context, q querier, source uuid.UUID) ([]LaneStatus, error) {
+func readLanes(ctx context.Context, q pg.Querier, source uuid.UUID) ([]LaneStatus, error) {
 	rows, err := q.Query(ctx, `
 SELECT l.lane, l.epoch, coalesce(l.owner, '00000000-0000-0000-0000-000000000000'), coalesce(r.name, ''),
        coalesce(extract(epoch FROM l.expires_at - clock_timestamp()) * 1000000, 0)::bigint, coalesce(k.parked, 0)
@@ -265,7 +266,7 @@ WHERE l.source = $1 ORDER BY l.lane`, source)
 	})
 }
 
-func readRelays(ctx context.Context, q querier, source uuid.UUID) ([]RelayStatus, error) {
+func readRelays(ctx context.Context, q pg.Querier, source uuid.UUID) ([]RelayStatus, error) {
 	rows, err := q.Query(ctx, `
 SELECT owner, name, version, mode = 'competing', started_at, seen_at, (extract(epoch FROM expires_at - clock_timestamp()) * 1000000)::bigint, silent_since FROM outbox.relay
 WHERE source = $1 ORDER BY started_at, owner`, source)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -43,7 +44,7 @@ type census struct {
 }
 
 // takeCensus reads the unpublished events once, limit and one more of them at most: for each topic, and for each paused key.
-func takeCensus(ctx context.Context, tx pgx.Tx, row sourceRow, limit int64) (census, error) {
+func takeCensus(ctx context.Context, tx pgx.Tx, row pg.Source, limit int64) (census, error) {
 	w := census{keys: map[relay.Key]int64{}, limit: limit}
 	rows, err := tx.Query(ctx, fmt.Sprintf(pendingSQL+`, parked AS (
     SELECT topic, count(*) AS keys FROM outbox.parked_key WHERE source = $1 GROUP BY topic
@@ -61,7 +62,7 @@ FROM counts FULL JOIN parked USING (topic) FULL JOIN held h USING (topic) LEFT J
 UNION ALL
 SELECT true, p.topic, p.partition_key, count(*), 0, 0, 0, '', '', NULL, 0, NULL FROM pending p
 JOIN outbox.pause q ON q.source = $1 AND q.scope = 'key' AND q.topic = p.topic AND q.partition_key = p.partition_key GROUP BY p.topic, p.partition_key
-ORDER BY 1, 2`, row.table.sql()), row.id, limit+1)
+ORDER BY 1, 2`, row.Table.SQL()), row.ID, limit+1)
 	if err != nil {
 		return w, fmt.Errorf("count by topic: %w", err)
 	}
@@ -105,10 +106,10 @@ func (w *census) add(t TopicStatus) {
 }
 
 // backlog adds to the total what the events do not tell.
-func (w *census) backlog(ctx context.Context, tx pgx.Tx, row sourceRow) (Backlog, error) {
+func (w *census) backlog(ctx context.Context, tx pgx.Tx, row pg.Source) (Backlog, error) {
 	b := w.total
 	var parked int64
-	err := tx.QueryRow(ctx, "SELECT "+besideSQL("$2"), row.id, row.table.sql()).Scan(&b.ParkedKeys, &parked, &b.Indexed, &b.Paused.Source, &b.Paused.Topics, &b.Paused.Keys)
+	err := tx.QueryRow(ctx, "SELECT "+besideSQL("$2"), row.ID, row.Table.SQL()).Scan(&b.ParkedKeys, &parked, &b.Indexed, &b.Paused.Source, &b.Paused.Topics, &b.Paused.Keys)
 	if err != nil {
 		return Backlog{}, fmt.Errorf("count what is parked and paused: %w", err)
 	}
@@ -117,9 +118,9 @@ func (w *census) backlog(ctx context.Context, tx pgx.Tx, row sourceRow) (Backlog
 }
 
 // pauses lists the first hundred pauses, with what each keeps.
-func (w *census) pauses(ctx context.Context, tx pgx.Tx, row sourceRow) ([]PauseStatus, error) {
+func (w *census) pauses(ctx context.Context, tx pgx.Tx, row pg.Source) ([]PauseStatus, error) {
 	rows, err := tx.Query(ctx, fmt.Sprintf(`
-SELECT scope, topic, partition_key, paused_by, reason, paused_at FROM outbox.pause p WHERE source = $1 %s LIMIT %d`, pausesOrder, pausesShown), row.id)
+SELECT scope, topic, partition_key, paused_by, reason, paused_at FROM outbox.pause p WHERE source = $1 %s LIMIT %d`, pausesOrder, pausesShown), row.ID)
 	if err != nil {
 		return nil, fmt.Errorf("list what is paused: %w", err)
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -62,8 +63,8 @@ const pausedSQL = `EXISTS (SELECT FROM outbox.pause WHERE source = $1 AND scope 
     (SELECT count(*) FROM outbox.pause WHERE source = $1 AND scope = 'topic'),
     (SELECT count(*) FROM outbox.pause WHERE source = $1 AND scope = 'key')`
 
-func readPaused(ctx context.Context, tx pgx.Tx, row sourceRow) (p Paused, err error) {
-	if err = tx.QueryRow(ctx, "SELECT "+pausedSQL, row.id).Scan(&p.Source, &p.Topics, &p.Keys); err != nil {
+func readPaused(ctx context.Context, tx pgx.Tx, row pg.Source) (p Paused, err error) {
+	if err = tx.QueryRow(ctx, "SELECT "+pausedSQL, row.ID).Scan(&p.Source, &p.Topics, &p.Keys); err != nil {
 		err = fmt.Errorf("count what is paused: %w", err)
 	}
 	return p, err
@@ -73,7 +74,7 @@ func readPaused(ctx context.Context, tx pgx.Tx, row sourceRow) (p Paused, err er
 const pausesOrder = "ORDER BY CASE p.scope WHEN 'source' THEN 1 WHEN 'topic' THEN 2 ELSE 3 END, p.paused_at, p.topic, p.key_hash"
 
 // readKeeping lists the pauses that keep something, with what each keeps; of those beyond the first it tells how many there are. It counts nothing when nothing is paused.
-func readKeeping(ctx context.Context, tx pgx.Tx, row sourceRow, limit int64) (pauses []PauseStatus, more int64, err error) {
+func readKeeping(ctx context.Context, tx pgx.Tx, row pg.Source, limit int64) (pauses []PauseStatus, more int64, err error) {
 	if p, err := readPaused(ctx, tx, row); err != nil || !p.Any() {
 		return nil, 0, err
 	}
@@ -91,7 +92,7 @@ WITH pending AS MATERIALIZED (
     LEFT JOIN keys k ON p.scope = 'key' AND k.topic = p.topic AND k.partition_key = p.partition_key WHERE p.source = $1
 )
 SELECT scope, topic, partition_key, paused_by, reason, paused_at, least(n, $2 - 1), (SELECT count(*) FROM pending) >= $2, count(*) OVER () FROM kept p WHERE n > 0
-%s LIMIT %d`, row.table.sql(), pausesOrder, pausesShown), row.id, limit+1)
+%s LIMIT %d`, row.Table.SQL(), pausesOrder, pausesShown), row.ID, limit+1)
 	if err != nil {
 		return nil, 0, fmt.Errorf("count what pauses keep: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -140,7 +141,7 @@ func TestPendingEventsSayInTheListWhatKeepsThem(t *testing.T) {
 	same(t, "with a relay", codes(), []operate.ReasonCode{"", "", "", "", ""})
 	d.exec(`INSERT INTO outbox.held_topic (source, owner, topic, code, reason) VALUES ($1, $2, 'shop.gone', 'UNKNOWN_TOPIC_OR_PARTITION', 'create it')`, d.id, owner)
 	d.exec(`INSERT INTO outbox.pause (source, scope, topic, paused_by) VALUES ($1, 'topic', $2, 'ann')`, d.id, invoice)
-	d.exec(`INSERT INTO outbox.pause (source, scope, topic, key_hash, partition_key, paused_by) VALUES ($1, 'key', $2, $3, 'paused', 'ann')`, d.id, order, keyHash(relayKey(order, "paused")))
+	d.exec(`INSERT INTO outbox.pause (source, scope, topic, key_hash, partition_key, paused_by) VALUES ($1, 'key', $2, $3, 'paused', 'ann')`, d.id, order, pg.KeyHash(relayKey(order, "paused")))
 	same(t, "each by its own", codes(), []operate.ReasonCode{"", "paused", "topic_held", "paused", ""})
 	d.exec(`UPDATE outbox.relay SET silent_since = now() - interval '8 s'`)
 	same(t, "in an outage", codes(), []operate.ReasonCode{"outage", "paused", "topic_held", "paused", ""})

@@ -35,7 +35,7 @@ func (r *reader) Sweep(ctx context.Context, budget time.Duration, known func(rel
 	for began := r.now(); ; {
 		full, found, err := r.sweepPage(ctx, func(u unpublished) bool { return u.foreign || known(u.ref) || isHeld(u.key) })
 		if err != nil {
-			return 0, fmt.Errorf("sweep %s: %w", r.row.table, err)
+			return 0, fmt.Errorf("sweep %s: %w", r.row.Table, err)
 		}
 		if found > 0 {
 			r.swept = beginning
@@ -120,8 +120,8 @@ func (r *reader) unpublishedRows(ctx context.Context, where func(*statement) str
 	}
 	fmt.Fprintf(&s.text, `SELECT last_value - (NOT is_called)::integer, NULL::uuid, NULL::text, NULL::text, false, false FROM %s
 UNION ALL (SELECT e.id, coalesce(e.event_id, '00000000-0000-0000-0000-000000000000'), coalesce(e.topic::text, ''), coalesce(e.partition_key::text, ''), %s, %s FROM %s e WHERE e.published_at IS NULL AND %s ORDER BY e.id LIMIT %d)`,
-		r.row.sequence, late, foreign, r.table(), where(s), sweepPage)
-	err = r.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+		r.row.Sequence, late, foreign, r.table(), where(s), sweepPage)
+	err = r.db.Run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		return s.run(ctx, conn, func(v [][]byte) error {
 			if v[1] == nil {
 				top = int64Of(v[0])

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outbox-relay/outbox/internal/devpg"
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/internal/pgtest"
 	"github.com/outbox-relay/outbox/migrate"
 	"github.com/outbox-relay/outbox/relay"
@@ -72,7 +73,7 @@ func TestEveryConnectionIsMadeWithTheTokenOfItsTime(t *testing.T) {
 		"competing relay": func() error { _, err := competing.Open(t.Context()); return err },
 		"pool":            func() error { return pool.Ping(t.Context()) },
 		"prune": func() error {
-			conn, err := connector{pool, "outbox-prune"}.connect(t.Context())
+			conn, err := pg.Connector{Pool: pool, ApplicationName: "outbox-prune"}.Connect(t.Context())
 			if err == nil {
 				err = conn.Close(t.Context())
 			}
@@ -86,7 +87,7 @@ func TestEveryConnectionIsMadeWithTheTokenOfItsTime(t *testing.T) {
 	for name, connect := range sessions {
 		show := k.issue(t)
 		k.end(t)
-		if err := connect(); code(err) != "28P01" {
+		if err := connect(); pg.Code(err) != "28P01" {
 			t.Errorf("%s with the token of before: %v, want 28P01", name, err)
 		}
 		show()

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -28,7 +29,7 @@ func TestAnUnknownTableIsToldFromOneThatIsNotRegistered(t *testing.T) {
 			_, err := newSource(t, db, Config{Table: c.table}).Open(t.Context())
 			cc := db.Config().ConnConfig
 			wantText(t, err, append(c.want, "database "+cc.Database+" at ", cc.Host)...)
-			var unknown *UnknownTableError
+			var unknown *pg.UnknownTableError
 			if !errors.As(err, &unknown) || len(unknown.Sources) != c.sources || !errors.Is(err, relay.ErrConfiguration) {
 				t.Errorf("%v is no configuration error with %d sources", err, c.sources)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outbox-relay/outbox"
+	"github.com/outbox-relay/outbox/internal/pg"
 )
 
 // A jsonb of 90 kB can hold numbers whose text is larger than PostgreSQL's limit of 1 GB for a value: it can be inserted and never be read.
@@ -32,7 +33,7 @@ func bounded(column string) string {
 
 // unprintable recognises the error of a value whose text is too large, or larger than the server's memory allows.
 func unprintable(err error) bool {
-	return slices.Contains([]string{"54000", "53200"}, code(err))
+	return slices.Contains([]string{"54000", "53200"}, pg.Code(err))
 }
 
 // printable is the expression, or NULL for the rows that are set aside.
@@ -101,10 +102,10 @@ func (r *reader) search(ctx context.Context, ids []int64) error {
 // print has the texts made and throws them away.
 func (r *reader) print(ctx context.Context, ids []int64) error {
 	texts := "octet_length(e.payload::text)"
-	if r.row.headers {
+	if r.row.Headers {
 		texts += " + octet_length(e.headers::text)"
 	}
-	return r.db.run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
+	return r.db.Run(ctx, func(ctx context.Context, conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, fmt.Sprintf("SELECT max(%s) FROM %s e WHERE e.id = ANY ($1)", texts, r.table()), ids)
 		return err
 	})

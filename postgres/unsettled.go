@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -73,7 +74,7 @@ func (s *settler) settleParts(ctx context.Context, refs []relay.Ref, u *unsettle
 
 // isRowsFault tells that a constraint, a trigger or a type of the table has refused a row: data exceptions, integrity violations, and what functions raise.
 func isRowsFault(err error) bool {
-	c := code(err)
+	c := pg.Code(err)
 	return len(c) == 5 && strings.Contains("22 23 P0", c[:2])
 }
 
@@ -82,11 +83,11 @@ func isRowsFault(err error) bool {
 func (s *settler) findUnsettled(ctx context.Context, refs []relay.Ref, u *unsettled) error {
 	ids, eventIDs := columnsOf(refs)
 	var found []relay.Ref
-	err := inTx(ctx, s.db, func(ctx context.Context, tx pgx.Tx) error {
+	err := pg.InTx(ctx, s.db, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, plainPlan); err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, fmt.Sprintf(unpublishedSQL, s.row.table.sql()), ids, eventIDs)
+		rows, err := tx.Query(ctx, fmt.Sprintf(unpublishedSQL, s.row.Table.SQL()), ids, eventIDs)
 		if err != nil {
 			return err
 		}

@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outbox-relay/outbox/internal/pg"
 )
 
 // Vital is what everything else depends on, for a program that looks for faults.
@@ -57,7 +59,7 @@ func tryPrepared(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn) (troub
 	if err != nil {
 		return nil, fmt.Errorf("begin beside it: %w", err)
 	}
-	defer rollback(other)
+	defer pg.Rollback(other)
 	if _, err := other.Exec(ctx, "SELECT 1"); err != nil {
 		return nil, fmt.Errorf("hold a session: %w", err)
 	}
@@ -75,7 +77,7 @@ func forgetTrial(ctx context.Context, server *pgconn.PgConn) error {
 		return nil
 	}
 	err := server.Deallocate(ctx, triedStatement)
-	if code(err) != "" {
+	if pg.Code(err) != "" {
 		return nil
 	}
 	return err

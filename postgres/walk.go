@@ -113,14 +113,14 @@ func (r *reader) Reread(keys []relay.Key, topics []string, lanes []int32) {
 	r.lanes.add(lanes)
 	r.density = r.lanes.density()
 	if r.walk == nil {
-		r.walk = newWalk(r.row.lanes)
+		r.walk = newWalk(r.row.Lanes)
 	}
 	if r.walk.pos == beginning {
 		r.walk.add(keys, topics, lanes)
 		return
 	}
 	if r.next == nil {
-		r.next = newWalk(r.row.lanes)
+		r.next = newWalk(r.row.Lanes)
 	}
 	r.next.add(keys, topics, lanes)
 }

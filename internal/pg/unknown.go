@@ -1,4 +1,4 @@
-package postgres
+package pg
 
 import (
 	"context"
@@ -39,26 +39,26 @@ func (e *UnknownTableError) Error() string {
 	return fmt.Sprintf("there is no such table in %s, which has no outbox at all: connect to another database, or run: %s", e.Where, up)
 }
 
-// unknownTable looks at what there is instead of the table. What cannot be found out is left out.
-func unknownTable(ctx context.Context, q querier, table tableName) error {
+// UnknownTable looks at what there is instead of the table. What cannot be found out is left out.
+func UnknownTable(ctx context.Context, q Querier, table Table) error {
 	e := &UnknownTableError{Table: table.String(), Where: whereabouts(ctx, q)}
 	// Without an answer to the first question nothing is there to be denied; without one to the second there is no schema outbox, or no right to read it.
-	_ = q.QueryRow(ctx, `SELECT EXISTS (`+tableSQL+`)`, table.schema, table.name).Scan(&e.There)
+	_ = q.QueryRow(ctx, `SELECT EXISTS (`+TableSQL+`)`, table.Schema, table.Name).Scan(&e.There)
 	rows, err := q.Query(ctx, `SELECT table_schema, table_name FROM outbox.source ORDER BY table_schema, table_name`)
 	if err != nil {
-		return misconfigured{e}
+		return Misconfigured(e)
 	}
-	var t tableName
-	_, _ = pgx.ForEachRow(rows, []any{&t.schema, &t.name}, func() error {
+	var t Table
+	_, _ = pgx.ForEachRow(rows, []any{&t.Schema, &t.Name}, func() error {
 		e.Sources = append(e.Sources, t.String())
 		e.Registered = e.Registered || t == table
 		return nil
 	})
-	return misconfigured{e}
+	return Misconfigured(e)
 }
 
 // whereabouts names the database, and the server as it was asked for: behind a pooler, it knows itself by another address.
-func whereabouts(ctx context.Context, q querier) string {
+func whereabouts(ctx context.Context, q Querier) string {
 	where := "this database"
 	var name string
 	if err := q.QueryRow(ctx, `SELECT current_database()`).Scan(&name); err == nil {

@@ -1,4 +1,4 @@
-package postgres
+package pg
 
 import (
 	"errors"
@@ -10,24 +10,26 @@ import (
 	"github.com/outbox-relay/outbox/relay"
 )
 
-// misconfigured is what no waiting mends. It is relay.ErrConfiguration.
-type misconfigured struct{ error }
+// Misconfigured makes an error one that no waiting mends: it is relay.ErrConfiguration.
+func Misconfigured(err error) error { return misconfiguration{err} }
+
+type misconfiguration struct{ error }
 
 // Is tells that the error is relay.ErrConfiguration.
-func (m misconfigured) Is(target error) bool { return target == relay.ErrConfiguration }
+func (m misconfiguration) Is(target error) bool { return target == relay.ErrConfiguration }
 
 // Unwrap returns the fault itself.
-func (m misconfigured) Unwrap() error { return m.error }
+func (m misconfiguration) Unwrap() error { return m.error }
 
 // refusals are what a server says to a client that it will never let in: no such role or rule, a wrong password, no such database.
 var refusals = []string{"28000", "28P01", "3D000"}
 
-// mark tells a connection that was refused from one that failed, and says what a pooler or a certificate wants.
-func mark(err error) error {
+// Mark tells a connection that was refused from one that failed, and says what a pooler or a certificate wants.
+func Mark(err error) error {
 	if secured, found := FindTLSTrouble(err); found {
 		err = fmt.Errorf("%w; %s", err, secured.Remedy)
 		if secured.Lasting {
-			return misconfigured{err}
+			return Misconfigured(err)
 		}
 		return err
 	}
@@ -35,8 +37,8 @@ func mark(err error) error {
 	if found {
 		err = fmt.Errorf("%w; %s", err, trouble.Remedy)
 	}
-	if trouble.Lasting || slices.Contains(refusals, code(err)) || unknownSetting(err) {
-		return misconfigured{err}
+	if trouble.Lasting || slices.Contains(refusals, Code(err)) || unknownSetting(err) {
+		return Misconfigured(err)
 	}
 	return err
 }
@@ -44,5 +46,5 @@ func mark(err error) error {
 // unknownSetting tells that a setting of the connection string is one that the server does not know: a misspelt sslmode is sent to it as one of its own.
 func unknownSetting(err error) bool {
 	var connect *pgconn.ConnectError
-	return errors.As(err, &connect) && code(err) == "42704"
+	return errors.As(err, &connect) && Code(err) == "42704"
 }

@@ -1,4 +1,4 @@
-package postgres
+package pg
 
 import (
 	"context"
@@ -14,25 +14,30 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
+// DefaultApplicationName is what the relay's own connections are called, and how they are told from writers.
+const DefaultApplicationName = "outbox-relay"
+
 // connectTimeout bounds one attempt to connect where the pool's own configuration sets no bound.
 const connectTimeout = 10 * time.Second
 
 // keepAlive makes the kernel notice within about half a minute that the other end is gone without a word.
 var keepAlive = net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 4}
 
-// connector makes the source's own connections the way the application's pool makes its: same server, same credentials, same
+// Connector makes the source's own connections the way the application's pool makes its: same server, same credentials, same
 // dialer and BeforeConnect. AfterConnect is not called: what the application wants of its sessions is none of ours.
-type connector struct {
-	pool            *pgxpool.Pool
-	applicationName string
+type Connector struct {
+	Pool *pgxpool.Pool
+	// ApplicationName is shown in pg_stat_activity.
+	ApplicationName string
 }
 
-func (c connector) connect(ctx context.Context) (*pgx.Conn, error) {
-	return c.connectWith(ctx, wishes())
+// Connect sends the wishes of all.
+func (c Connector) Connect(ctx context.Context) (*pgx.Conn, error) {
+	return c.ConnectWith(ctx, wishes())
 }
 
-// connectWith sends other wishes.
-func (c connector) connectWith(ctx context.Context, wishes map[string]string) (*pgx.Conn, error) {
+// ConnectWith sends other wishes.
+func (c Connector) ConnectWith(ctx context.Context, wishes map[string]string) (*pgx.Conn, error) {
 	settings := c.settings()
 	maps.Copy(settings, wishes)
 	conn, err := c.attempt(ctx, settings)
@@ -44,8 +49,8 @@ func (c connector) connectWith(ctx context.Context, wishes map[string]string) (*
 
 // settings are sent in the startup message, so no statement is needed for them and none is left behind in a pooler's connection. Every
 // pooler knows these. Without a DateStyle of its own, a session would give times in the database's, which the driver does not read.
-func (c connector) settings() map[string]string {
-	return map[string]string{"application_name": c.applicationName, "datestyle": "ISO"}
+func (c Connector) settings() map[string]string {
+	return map[string]string{"application_name": c.ApplicationName, "datestyle": "ISO"}
 }
 
 // wishes are sent too where no pooler refuses them. The work needs none of them to be right: they keep a session from waiting for ever when
@@ -53,17 +58,17 @@ func (c connector) settings() map[string]string {
 func wishes() map[string]string {
 	return map[string]string{
 		"default_transaction_isolation":       "read committed",
-		"statement_timeout":                   milliseconds(callTimeout),
-		"idle_in_transaction_session_timeout": milliseconds(callTimeout),
-		"lock_timeout":                        milliseconds(callTimeout / 3),
+		"statement_timeout":                   Milliseconds(CallTimeout),
+		"idle_in_transaction_session_timeout": Milliseconds(CallTimeout),
+		"lock_timeout":                        Milliseconds(CallTimeout / 3),
 	}
 }
 
 // refusesSettings recognises a pooler that lets only a few settings through, as PgBouncer does. Others word it otherwise under the same code.
-func refusesSettings(err error) bool { return code(err) == protocolViolation }
+func refusesSettings(err error) bool { return Code(err) == protocolViolation }
 
-func (c connector) attempt(ctx context.Context, settings map[string]string) (*pgx.Conn, error) {
-	cfg := c.pool.Config()
+func (c Connector) attempt(ctx context.Context, settings map[string]string) (*pgx.Conn, error) {
+	cfg := c.Pool.Config()
 	cc := cfg.ConnConfig
 	if cfg.BeforeConnect != nil {
 		if err := cfg.BeforeConnect(ctx, cc); err != nil {
@@ -108,4 +113,5 @@ func keepingAlive(dial pgconn.DialFunc) pgconn.DialFunc {
 	}
 }
 
-func milliseconds(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }
+// Milliseconds is a duration as the server's settings have it.
+func Milliseconds(d time.Duration) string { return fmt.Sprint(d.Milliseconds()) }

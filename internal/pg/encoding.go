@@ -1,4 +1,4 @@
-package postgres
+package pg
 
 import (
 	"context"
@@ -9,9 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// sqlASCII is the encoding of a database that takes a text for the bytes that somebody wrote, in whatever encoding. Nothing can be converted
+// SQLASCII is the encoding of a database that takes a text for the bytes that somebody wrote, in whatever encoding. Nothing can be converted
 // there, and what is no UTF-8 makes every statement fail that tries to.
-const sqlASCII = "SQL_ASCII"
+const SQLASCII = "SQL_ASCII"
 
 // AsUTF8 makes the texts of a session UTF-8, which is what Kafka gets and what lanes are computed from, whatever the database's encoding. A
 // database in SQL_ASCII has no encoding: there the session gets the bytes as they were written. In a database in UTF8 it does nothing, and elsewhere it
@@ -22,8 +22,8 @@ func AsUTF8(ctx context.Context, conn *pgx.Conn) error {
 	case "":
 		// Something between hides it.
 		return nil
-	case sqlASCII:
-		want = sqlASCII
+	case SQLASCII:
+		want = SQLASCII
 	}
 	if conn.PgConn().ParameterStatus("client_encoding") == want {
 		return nil
@@ -36,13 +36,13 @@ func AsUTF8(ctx context.Context, conn *pgx.Conn) error {
 
 // bytesSQL are the bytes of the expression for a text as Kafka gets them.
 func bytesSQL(text string) string {
-	return "convert_to(" + text + ", CASE getdatabaseencoding() WHEN '" + sqlASCII + "' THEN '" + sqlASCII + "' ELSE 'UTF8' END)"
+	return "convert_to(" + text + ", CASE getdatabaseencoding() WHEN '" + SQLASCII + "' THEN '" + SQLASCII + "' ELSE 'UTF8' END)"
 }
 
-// storable is as the function, without what the database's encoding may lack.
-func (r sourceRow) storable(s string) string {
-	s = storable(s)
-	if r.encoding == "UTF8" || r.encoding == sqlASCII {
+// Storable is as the function, without what the database's encoding may lack.
+func (r Source) Storable(s string) string {
+	s = Storable(s)
+	if r.Encoding == "UTF8" || r.Encoding == SQLASCII {
 		return s
 	}
 	return ascii(s)
@@ -59,14 +59,4 @@ func ascii(s string) string {
 		b.WriteString(strings.Trim(strconv.QuoteRuneToASCII(c), "'"))
 	}
 	return b.String()
-}
-
-// encodingWarnings are of the encodings with characters that UTF-8 has not.
-func encodingWarnings(encoding string) []string {
-	switch encoding {
-	case "UTF8", "LATIN1", sqlASCII:
-		return nil
-	}
-	return []string{fmt.Sprintf("The database's encoding is %s. Events are published in UTF-8, and a row with a character that has no equivalent there "+
-		"stops all reading until it is mended: use a database in UTF8 where services do not check what they write.", encoding)}
 }

@@ -1,4 +1,4 @@
-package postgres
+package pg
 
 import (
 	"fmt"
@@ -8,8 +8,8 @@ import (
 
 // What this program can work with is asked for beside what it needs anyway, by expressions.
 
-// outgrownSQL is the newest migration that this program does not know and that breaks; NULL when there is none.
-func outgrownSQL() string {
+// OutgrownSQL is the newest migration that this program does not know and that breaks; NULL when there is none.
+func OutgrownSQL() string {
 	return fmt.Sprintf(`(SELECT lpad(m.version::text, 3, '0') || '_' || m.name FROM outbox.migration m
     WHERE m.version > %d AND %s ORDER BY m.version DESC LIMIT 1)`, schema.Newest, schema.Breaks)
 }
@@ -19,10 +19,10 @@ func lackingSQL() string {
 	return fmt.Sprintf(`array(SELECT n FROM generate_series(1, %d) n WHERE NOT EXISTS (SELECT FROM outbox.migration m WHERE m.version = n) ORDER BY n)`, schema.Newest)
 }
 
-// refuseOutgrown is the error for what outgrownSQL has found; nil for NULL.
-func refuseOutgrown(migration *string) error {
+// RefuseOutgrown is the error for what OutgrownSQL has found; nil for NULL.
+func RefuseOutgrown(migration *string) error {
 	if migration == nil {
 		return nil
 	}
-	return misconfigured{schema.Outgrown(*migration)}
+	return Misconfigured(schema.Outgrown(*migration))
 }
