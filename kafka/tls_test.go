@@ -12,20 +12,20 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
-	"github.com/outbox-relay/outbox/internal/devkafka"
+	"github.com/outbox-relay/outbox/internal/devcert"
 	"github.com/outbox-relay/outbox/relay"
 )
 
 // pki is an authority with a folder for what it signs.
 type pki struct {
 	t *testing.T
-	*devkafka.Authority
+	*devcert.Authority
 	dir string
 }
 
 func newPKI(t *testing.T) *pki {
 	t.Helper()
-	a, err := devkafka.NewAuthority()
+	a, err := devcert.New("authority of a test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,11 +41,11 @@ func (p *pki) file(name string, content []byte) string {
 	return path
 }
 
-func (p *pki) ca() string { return p.file("ca.pem", p.PEM()) }
+func (p *pki) ca() string { return p.file("ca.pem", p.PEM) }
 
-func (p *pki) sign(name string, until time.Duration) devkafka.Pair {
+func (p *pki) sign(name string, until time.Duration) devcert.Pair {
 	p.t.Helper()
-	pair, err := p.Sign(name, time.Now().Add(until))
+	pair, err := p.Issue(devcert.Request{Name: name, Hosts: []string{"127.0.0.1"}, Until: time.Now().Add(until)})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func (p *pki) server() *tls.Config {
 		p.t.Fatal(err)
 	}
 	pool := x509.NewCertPool()
-	pool.AppendCertsFromPEM(p.PEM())
+	pool.AppendCertsFromPEM(p.PEM)
 	return &tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert, MinVersion: tls.VersionTLS12}
 }
 

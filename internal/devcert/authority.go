@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"math/big"
 	"net"
+	"os"
+	"path/filepath"
 	"time"
 )
 
@@ -34,8 +36,24 @@ type Request struct {
 	Until time.Time
 }
 
-// Pair is a certificate with its key, both PEM.
+// Pair is a certificate with its key, both PEM; the key is in PKCS#8.
 type Pair struct{ Cert, Key []byte }
+
+// Write puts the pair into the folder as name.crt and name.key, each replaced whole.
+func (p Pair) Write(dir, name string) (cert, key string, err error) {
+	cert, key = filepath.Join(dir, name+".crt"), filepath.Join(dir, name+".key")
+	if err := replace(cert, p.Cert); err != nil {
+		return "", "", err
+	}
+	return cert, key, replace(key, p.Key)
+}
+
+func replace(path string, content []byte) error {
+	if err := os.WriteFile(path+".new", content, 0o600); err != nil {
+		return fmt.Errorf("write a certificate: %w", err)
+	}
+	return os.Rename(path+".new", path)
+}
 
 // New makes an authority of that name.
 func New(name string) (*Authority, error) {

@@ -9,7 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
+
+	"github.com/outbox-relay/outbox/internal/devcert"
 )
 
 // Security adds two listeners with TLS to the one without, which stays for the test itself, and rules (ACLs) that bind everybody else.
@@ -20,7 +21,7 @@ import (
 // Whoever comes by the plain listener is User:ANONYMOUS, who may do anything.
 type Security struct {
 	// Authority has signed the brokers' certificates, and signs those of clients.
-	Authority *Authority
+	Authority *devcert.Authority
 	// Users are the passwords by names, the same for PLAIN and SCRAM.
 	Users map[string]string
 }
@@ -45,18 +46,18 @@ func (c *Cluster) addresses(port func(*Node) int) []string {
 }
 
 // Trust has the node use and trust another authority when it is started the next time.
-func (n *Node) Trust(a *Authority) error { return n.writeCertificates(a) }
+func (n *Node) Trust(a *devcert.Authority) error { return n.writeCertificates(a) }
 
 // writeCertificates gives the node a certificate of the authority, with its key in one file.
-func (n *Node) writeCertificates(a *Authority) error {
-	pair, err := a.Sign("broker", time.Now().Add(24*time.Hour))
+func (n *Node) writeCertificates(a *devcert.Authority) error {
+	pair, err := a.Issue(devcert.Request{Name: "broker", Hosts: []string{"127.0.0.1", "broker"}})
 	if err != nil {
 		return err
 	}
 	if err := os.WriteFile(n.file("broker.pem"), append(pair.Key, pair.Cert...), 0o600); err != nil {
 		return err
 	}
-	return os.WriteFile(n.file("ca.pem"), a.PEM(), 0o600)
+	return os.WriteFile(n.file("ca.pem"), a.PEM, 0o600)
 }
 
 // secured are a node's settings for the listeners with TLS.

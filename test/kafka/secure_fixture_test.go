@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 
 	"github.com/outbox-relay/outbox/internal/await"
+	"github.com/outbox-relay/outbox/internal/devcert"
 	"github.com/outbox-relay/outbox/internal/devkafka"
 	"github.com/outbox-relay/outbox/kafka"
 )
@@ -27,7 +28,7 @@ const password = "a-secret-of-the-test"
 var secure struct {
 	sync.Mutex
 	cluster   *devkafka.Cluster
-	authority *devkafka.Authority
+	authority *devcert.Authority
 	uses      int
 }
 
@@ -35,7 +36,7 @@ var secure struct {
 type secureFixture struct {
 	*fixture
 	cluster   *devkafka.Cluster
-	authority *devkafka.Authority
+	authority *devcert.Authority
 	// dir has ca.pem, and the certificates that were made.
 	dir string
 }
@@ -58,15 +59,15 @@ func newSecureFixture(t *testing.T) *secureFixture {
 	return newSecureFixtureOn(t, secure.cluster, secure.authority)
 }
 
-func newSecureFixtureOn(t *testing.T, cluster *devkafka.Cluster, authority *devkafka.Authority) *secureFixture {
+func newSecureFixtureOn(t *testing.T, cluster *devkafka.Cluster, authority *devcert.Authority) *secureFixture {
 	t.Helper()
 	f := &secureFixture{newFixture(t), cluster, authority, t.TempDir()}
 	f.brokers = cluster.Brokers()
-	f.write(t, "ca.pem", authority.PEM())
+	f.write(t, "ca.pem", authority.PEM)
 	return f
 }
 
-func startSecure(t *testing.T) (*devkafka.Cluster, *devkafka.Authority) {
+func startSecure(t *testing.T) (*devkafka.Cluster, *devcert.Authority) {
 	t.Helper()
 	authority := newAuthority(t)
 	users := map[string]string{}
@@ -80,9 +81,9 @@ func startSecure(t *testing.T) (*devkafka.Cluster, *devkafka.Authority) {
 	return cluster, authority
 }
 
-func newAuthority(t *testing.T) *devkafka.Authority {
+func newAuthority(t *testing.T) *devcert.Authority {
 	t.Helper()
-	a, err := devkafka.NewAuthority()
+	a, err := devcert.New("authority of a test")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,9 +101,9 @@ func (f *secureFixture) write(t *testing.T, name string, content []byte) string 
 }
 
 // certificate makes one of the authority, and returns the settings that name it.
-func (f *secureFixture) certificate(t *testing.T, authority *devkafka.Authority, name string, until time.Duration) []string {
+func (f *secureFixture) certificate(t *testing.T, authority *devcert.Authority, name string, until time.Duration) []string {
 	t.Helper()
-	pair, err := authority.Sign(name, time.Now().Add(until))
+	pair, err := authority.Issue(devcert.Request{Name: name, Until: time.Now().Add(until)})
 	if err != nil {
 		t.Fatal(err)
 	}

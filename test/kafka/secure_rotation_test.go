@@ -41,7 +41,7 @@ func TestCertificatesAreReplacedWhileTheRelayRuns(t *testing.T) {
 	f.write(t, "ca.pem", []byte("-----BEGIN CERTIFICATE-----\n"))
 	await.Until(t, "the relay says what is wrong with the file", func() bool { return e.log.Says("TLS files cannot be used") })
 	f.certificate(t, next, "relay", time.Hour)
-	f.write(t, "ca.pem", next.PEM())
+	f.write(t, "ca.pem", next.PEM)
 	before := e.Stats().Published
 	await.Until(t, "events flow again", func() bool { return e.Stats().Published > before+50 })
 	stop()

@@ -52,7 +52,7 @@ func TestWhatTheBrokersRefuseIsSaidInOneLine(t *testing.T) {
 	t.Parallel()
 	f := newSecureFixture(t)
 	other := newAuthority(t)
-	foreignCA := "KAFKA_SSL_CA=" + f.write(t, "other.pem", other.PEM())
+	foreignCA := "KAFKA_SSL_CA=" + f.write(t, "other.pem", other.PEM)
 	endpoint := newTokenEndpoint(t, "relay", "another secret")
 	scram := f.sasl("SCRAM-SHA-512", "relay", password)
 	for what, c := range map[string]struct {
