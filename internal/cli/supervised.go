@@ -89,11 +89,17 @@ func (s *supervisor) look(now time.Time, stopping bool) (lines []string) {
 	if stopping {
 		return lines
 	}
-	if !s.ready && anyReady(states) {
+	// What is said and whether it is ready come from one look at each source, which may become ready meanwhile.
+	ready := false
+	text, _ := report(states, len(states) > 1, func(state sourceState) error {
+		err := saidOf(state)
+		ready = ready || err == nil
+		return err
+	})
+	if ready && !s.ready {
 		s.ready = true
 		lines = append(lines, notify.Ready)
 	}
-	text, _ := report(states, len(states) > 1, saidOf)
 	if text = strings.TrimSpace(text); text != s.status {
 		s.status = text
 		lines = append(lines, notify.Status(text))
@@ -107,15 +113,6 @@ func saidOf(s sourceState) error {
 		return errors.New("Kafka acknowledges nothing; events are outstanding")
 	}
 	return sourceReady(s)
-}
-
-func anyReady(states []sourceState) bool {
-	for _, state := range states {
-		if sourceReady(state) == nil {
-			return true
-		}
-	}
-	return false
 }
 
 // tell complains once of a manager that does not listen: the relay goes on without.

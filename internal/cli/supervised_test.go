@@ -136,6 +136,28 @@ func TestTheManagerHearsNothingGoodOfARelayThatIsNot(t *testing.T) {
 	}
 }
 
+// turning is an engine that comes to lead while it is looked at.
+type turning struct{ looks, leads int }
+
+func (e *turning) Run(context.Context) error { return nil }
+
+func (e *turning) Stats() relay.Stats {
+	e.looks++
+	return relay.Stats{Leading: e.looks >= e.leads, LastTurn: time.Now()}
+}
+
+func TestNoStatusIsOKBeforeTheManagerHearsReady(t *testing.T) {
+	t.Parallel()
+	for leads := range 8 {
+		state := sourceState{Made: true, Engine: &sourceRelay{Engine: &turning{leads: leads}}}
+		s := &supervisor{states: func() []sourceState { return []sourceState{state} }}
+		lines := s.look(time.Now(), false)
+		if slices.Contains(lines, "STATUS=ok") != slices.Contains(lines, notify.Ready) {
+			t.Errorf("it leads from look %d on, and the manager hears %q", leads, lines)
+		}
+	}
+}
+
 func TestAManagerThatCannotBeMeantIsAFaultOfTheConfiguration(t *testing.T) {
 	t.Parallel()
 	_, err := (&app{env: environment{"NOTIFY_SOCKET": "nowhere"}}).supervised(t.Context(), nil, discard())
