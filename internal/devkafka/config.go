@@ -8,13 +8,13 @@ import (
 	"encoding/base64"
 	"fmt"
 	"maps"
-	mathrand "math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/outbox-relay/outbox/internal/devport"
 )
 
 //go:embed log4j2.properties
@@ -22,7 +22,7 @@ var log4j []byte
 
 // layOut chooses the ports and writes the configuration of all nodes below root.
 func layOut(root string, opts Options, tools tools) ([]*Node, error) {
-	ports, err := freePorts(4 * opts.Nodes)
+	ports, err := devport.Free(4 * opts.Nodes)
 	if err != nil {
 		return nil, err
 	}
@@ -125,31 +125,6 @@ func (n *Node) writeFiles(settings map[string]string) error {
 // escape writes a value as Java's properties format reads it.
 func escape(value string) string {
 	return strings.NewReplacer(`\`, `\\`, "\n", `\n`, "\r", `\r`).Replace(value)
-}
-
-// freePorts chooses from below the range that systems use for outgoing connections: a client that dials a broker that is down could
-// otherwise be given the broker's own port and connect to itself, and the broker could not come back.
-func freePorts(n int) ([]int, error) {
-	const low, high, tries = 20000, 32000, 1000
-	ports := make([]int, 0, n)
-	for range tries {
-		port := low + mathrand.IntN(high-low)
-		if slices.Contains(ports, port) || !isFree(port) {
-			continue
-		}
-		if ports = append(ports, port); len(ports) == n {
-			return ports, nil
-		}
-	}
-	return nil, fmt.Errorf("find %d free ports between %d and %d: only %d found", n, low, high, len(ports))
-}
-
-func isFree(port int) bool {
-	l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-	if err != nil {
-		return false
-	}
-	return l.Close() == nil
 }
 
 // randomID is a random Kafka id: 16 bytes in URL-safe base64. One that begins with - would be read as an option.

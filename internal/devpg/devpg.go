@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outbox-relay/outbox/internal/devaccount"
+	"github.com/outbox-relay/outbox/internal/devport"
 	"github.com/outbox-relay/outbox/internal/devtemp"
 )
 
@@ -78,7 +79,7 @@ func (s *Server) begin(ctx context.Context) (err error) {
 	}
 	const tries = 5
 	for range tries {
-		if s.port, err = freePort(); err != nil {
+		if s.port, err = devport.One(); err != nil {
 			return fmt.Errorf("find a free port: %w", err)
 		}
 		if err = s.Start(ctx); !errors.Is(err, errPortTaken) {

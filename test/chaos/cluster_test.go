@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outbox-relay/outbox/internal/devkafka"
+	"github.com/outbox-relay/outbox/internal/devport"
 	"github.com/outbox-relay/outbox/test/chaos/proxy"
 )
 
@@ -84,10 +84,11 @@ func (c *cluster) configure(file string) error {
 	}
 	added := map[string]string{}
 	for slot := range slots {
-		address, err := freeAddress()
+		port, err := devport.One()
 		if err != nil {
 			return err
 		}
+		address := fmt.Sprintf("127.0.0.1:%d", port)
 		link, err := proxy.Listen(address)
 		if err != nil {
 			return err
@@ -107,18 +108,6 @@ func (c *cluster) configure(file string) error {
 		return fmt.Errorf("%s has no lines for %v", file, added)
 	}
 	return os.WriteFile(file, []byte(strings.Join(lines, "\n")), 0o644)
-}
-
-// freeAddress finds a port below those that systems draw for clients: one of these could take it while the broker is down.
-func freeAddress() (string, error) {
-	const first, tries = 20_000, 12_000
-	for i := range tries {
-		address := fmt.Sprintf("127.0.0.1:%d", first+(os.Getpid()*31+i*17+time.Now().Nanosecond()/1000)%tries)
-		if l, err := net.Listen("tcp", address); err == nil {
-			return address, l.Close()
-		}
-	}
-	return "", errors.New("no free port between 20000 and 32000")
 }
 
 // brokers are the addresses by which a relay knows the cluster.
