@@ -111,8 +111,8 @@ func skips(s source) (found []string) {
 }
 
 func ends(s source) (found []string) {
-	// pgtest has a Main for the TestMain of other packages; examples are programs.
-	if s.isTest() || s.in("cmd", "bench", "examples", "internal/pgtest") {
+	// pgtest and await have a Main for the TestMain of other packages; examples are programs.
+	if s.isTest() || s.in("cmd", "bench", "examples", "internal/await", "internal/pgtest") {
 		return nil
 	}
 	for _, n := range append(calls(s, "os", "Exit"), calls(s, "log", "Fatal", "Fatalf", "Fatalln")...) {

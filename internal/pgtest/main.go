@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/outbox-relay/outbox/internal/await"
 	"github.com/outbox-relay/outbox/internal/devpg"
 )
 
@@ -16,7 +17,7 @@ import (
 func Main(m *testing.M, leakOptions ...goleak.Option) {
 	code := Runner{m}.Run()
 	if code == 0 {
-		if err := goleak.Find(leakOptions...); err != nil {
+		if err := await.NoGoroutine(leakOptions...); err != nil {
 			fmt.Fprintln(os.Stderr, "goroutines are left after the tests:", err)
 			code = 1
 		}

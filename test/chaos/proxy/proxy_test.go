@@ -12,15 +12,14 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
+	"github.com/outbox-relay/outbox/internal/await"
 	"github.com/outbox-relay/outbox/test/chaos/proxy"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { await.Main(m) }
 
 // patience is how long a test waits for what must come, glance for what must not.
-const patience, glance = 20 * time.Second, 50 * time.Millisecond
+const patience, glance = await.Limit, 50 * time.Millisecond
 
 // pair is a connection through a proxy, with both ends in hand.
 type pair struct {
