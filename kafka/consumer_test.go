@@ -181,6 +181,8 @@ func TestMembersComeAndGoAndNothingIsLeftOut(t *testing.T) {
 				stop = next
 				eventually(t, "all to be handled", func() bool { return d.different() == 2000*(round+1) })
 			}
+			// What the member before could not commit may come again only now.
+			eventually(t, "all to be committed", func() bool { return committed(t, brokers, "desk") == 6000 })
 			stop()
 			if n := committed(t, brokers, "desk"); n != 6000 {
 				t.Errorf("committed %d, want 6000", n)

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -16,11 +17,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/outbox-relay/outbox/internal/await"
 	"github.com/outbox-relay/outbox/relay"
 )
 
 // patience bounds every wait of a test; nothing is expected to take nearly as long.
-const patience = 30 * time.Second
+const patience = await.Limit
 
 // fake starts a cluster of one broker.
 func fake(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
@@ -49,9 +51,10 @@ func anyBrokersGiven() []string {
 	return nil
 }
 
-// opened returns an open publisher.
+// opened returns an open publisher. Its lease bounds every request: it is as patient as the test.
 func opened(t testing.TB, c Config) *Publisher {
 	t.Helper()
+	c.LeaseTTL = cmp.Or(c.LeaseTTL, 3*patience)
 	p := newPublisher(t, c)
 	if err := p.Open(testContext(t)); err != nil {
 		t.Fatal(err)

@@ -3,7 +3,7 @@ package kafka
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/outbox-relay/outbox/internal/await"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { await.Main(m) }

@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/outbox-relay/outbox/internal/devport"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -237,15 +238,18 @@ func TestAConnectionThatTheClientClosesIsReset(t *testing.T) {
 func TestDialsArePacedWhileTheBrokerIsDownAndEverythingFlowsWhenItIsBack(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	start := func(ports ...int) *kfake.Cluster {
-		c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(dir), kfake.SeedTopics(2, "test-service.paced"), kfake.Ports(ports...))
+	port, err := devport.One()
+	if err != nil {
+		t.Fatal(err)
+	}
+	start := func() *kfake.Cluster {
+		c, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.DataDir(dir), kfake.SeedTopics(2, "test-service.paced"), kfake.Ports(port))
 		if err != nil {
 			t.Fatal(err)
 		}
 		return c
 	}
-	c := start(0)
-	address := c.ListenAddrs()[0]
+	c := start()
 	var dials atomic.Int64
 	p := opened(t, Config{Brokers: c.ListenAddrs(), dialled: func(string) { dials.Add(1) }})
 	o := newOutcomes(t)
@@ -268,15 +272,7 @@ func TestDialsArePacedWhileTheBrokerIsDownAndEverythingFlowsWhenItIsBack(t *test
 		t.Errorf("%d dials in %s", tries, took)
 	}
 
-	_, port, err := net.SplitHostPort(address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var n int
-	if _, err := fmt.Sscan(port, &n); err != nil {
-		t.Fatal(err)
-	}
-	c = start(n)
+	c = start()
 	t.Cleanup(c.Close)
 	o.want(want)
 }

@@ -50,7 +50,7 @@ func TestATokenThatComesTooLateForOneConnectionIsThereForTheNext(t *testing.T) {
 			t.Parallel()
 			e := newEndpoint(t, (*httptest.Server).Start)
 			asked, release := e.holds(answer)
-			c := e.config(OAuth{ClientSecret: "s", Timeout: patience})
+			c := e.config(OAuth{ClientSecret: "s"})
 			impatient, cancel := context.WithCancel(t.Context())
 			go func() {
 				<-asked
@@ -93,9 +93,9 @@ func TestAnEndpointSlowerThanAConnectionIsPatientDoesNotKeepARelayFromStarting(t
 	_, release := e.holds(`{"access_token":"late"}`)
 	c := fake(t)
 	takesTokens(c)
-	sasl := *e.config(OAuth{ClientSecret: "s", Timeout: patience}).SASL
+	sasl := *e.config(OAuth{ClientSecret: "s"}).SASL
 	sasl.WithoutTLS = true
-	p := newPublisher(t, Config{Brokers: c.ListenAddrs(), SASL: &sasl, LeaseTTL: minLeaseTTL})
+	p := newPublisher(t, Config{Brokers: c.ListenAddrs(), SASL: &sasl})
 	err := p.Open(testContext(t))
 	if err == nil || !strings.Contains(err.Error(), "the token endpoint "+e.URL+" has not answered yet") {
 		t.Errorf("the first try: %v", err)

@@ -1,6 +1,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 	"encoding/pem"
 	"errors"
@@ -55,7 +56,7 @@ func (e *endpoint) refuses(status int, body string) {
 }
 
 func (e *endpoint) config(o OAuth) Config {
-	o.TokenURL, o.ClientID = e.URL, "relay"
+	o.TokenURL, o.ClientID, o.Timeout = e.URL, "relay", cmp.Or(o.Timeout, patience)
 	return Config{Brokers: []string{"h:1"}, TLS: true, SASL: &SASL{Mechanism: MechanismOAuth, OAuth: &o}}.withDefaults()
 }
 
@@ -162,6 +163,7 @@ func TestATokenEndpointThatDoesNotAnswerIsGivenUp(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	e.says(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"access_token":"late"}`) })
+	c.tokens.oauth.Timeout = patience
 	if token, err := c.token(t.Context()); err != nil || token != "late" {
 		t.Errorf("after that got %q, %v", token, err)
 	}

@@ -105,7 +105,7 @@ func TestAPasswordThatCannotBeHadFailsTheConnectionWithTheReason(t *testing.T) {
 	t.Parallel()
 	for _, mechanism := range []string{MechanismPlain, MechanismSCRAMSHA256, MechanismSCRAMSHA512} {
 		c := fake(t, kfake.EnableSASL(), kfake.Superuser(mechanism, "relay", "right"))
-		p := newPublisher(t, Config{Brokers: c.ListenAddrs(), LeaseTTL: minLeaseTTL, SASL: &SASL{
+		p := newPublisher(t, Config{Brokers: c.ListenAddrs(), SASL: &SASL{
 			Mechanism: mechanism, Username: "relay", WithoutTLS: true, PasswordFunc: func() (string, error) { return "", errors.New("the vault is sealed") },
 		}})
 		if err := p.Open(testContext(t)); err == nil || !strings.Contains(err.Error(), "the vault is sealed") {
