@@ -9,7 +9,8 @@ import (
 // ErrUnavailable is in the error of a [Store] that could not be reached, or whose answer was lost: the fault of no record. Everything waits until it is back.
 var ErrUnavailable = errors.New("the database is not available")
 
-// errConflict is in the error of a transaction that lost against another one: it is made again, soon. After some times its key waits, and no attempt is spent.
+// errConflict is in the error of a transaction that lost against another one: it is made again, soon. After some times its key waits, and no
+// attempt is spent before it has lost for conflictPatience.
 var errConflict = errors.New("another transaction was in the way")
 
 // errAnswers is in the error of a handler that has failed as if the database were away, or has lost its connection, while the database is there.

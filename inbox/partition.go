@@ -46,6 +46,8 @@ type item struct {
 	bytes   int
 	// failed is how often it was tried in vain, as far as this process knows.
 	failed int
+	// lost is when it first lost against other transactions; zero if it never has.
+	lost time.Time
 }
 
 // settle takes that the item needs nothing any more.

@@ -354,7 +354,7 @@ func TestARecordThatAnotherTransactionHasIsTriedAgainAndSpendsNoAttempt(t *testi
 			r, stop := running(t, d, s, RunnerConfig{Retry: Retry{Attempts: 1, GiveUp: DeadLetter}})
 			defer stop()
 			r.Take(records(first, "aba"))
-			sleep(time.Minute)
+			sleep(conflictPatience - time.Second)
 			if got := d.done(); len(got) != 1 || len(d.failures()) != 0 || len(s.letters()) != 0 || r.Stats().Unavailable {
 				t.Fatalf("handled %v, failures %v, sent %v, want the other key handled and nothing else", got, d.failures(), s.letters())
 			}
@@ -362,6 +362,35 @@ func TestARecordThatAnotherTransactionHasIsTriedAgainAndSpendsNoAttempt(t *testi
 			sleep(time.Second)
 			if got := d.done(); len(got) != 3 || s.upTo(first) != 3 {
 				t.Errorf("handled %v, committed up to %d, want all", got, s.upTo(first))
+			}
+		})
+	}
+}
+
+func TestARecordThatAlwaysLosesAgainstOtherTransactionsSpendsItsAttemptsAndIsGivenUp(t *testing.T) {
+	t.Parallel()
+	for policy, sent := range map[GiveUp]int{Block: 0, DeadLetter: 1, Skip: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &desk{handle: func(_ context.Context, r *Record) error {
+				if r.Offset == 0 {
+					return fmt.Errorf("%w: %w", errConflict, stated("40001"))
+				}
+				return nil
+			}}
+			s := &shelf{}
+			r, stop := running(t, d, s, RunnerConfig{Retry: Retry{Attempts: 3, GiveUp: policy}})
+			defer stop()
+			r.Take(records(first, "aba"))
+			sleep(conflictPatience + time.Minute)
+			failed := d.failures()[Place{Partition: first, Offset: 0}]
+			if policy == Block {
+				if got := d.done(); len(got) != 1 || failed <= 3 {
+					t.Errorf("blocking: handled %v after %d failures, want the other key alone, and more failures", got, failed)
+				}
+				return
+			}
+			if got := d.done(); len(got) != 2 || failed != 3 || len(s.letters()) != sent || s.upTo(first) != 3 {
+				t.Errorf("policy %v: handled %v, failures %v, sent %v, committed up to %d, want the others handled after 3 failures", policy, got, d.failures(), s.letters(), s.upTo(first))
 			}
 		})
 	}

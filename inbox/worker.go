@@ -153,7 +153,7 @@ func (r *Runner) judge(ctx context.Context, v *verdict, n int, it *item, o Outco
 	case errors.Is(o.Err, ErrUnavailable):
 		err = o.Err
 	case ctx.Err() != nil || errors.Is(o.Err, errHeld):
-	case errors.Is(o.Err, errBusy), errors.Is(o.Err, errConflict):
+	case errors.Is(o.Err, errBusy), errors.Is(o.Err, errConflict) && !r.losesForLong(it):
 		wait = r.cfg.Retry.wait(1, r.cfg.random)
 		r.lines.say(slog.LevelWarn, "record waits for other transactions, and its key with it", "record", it.Place().String(), "error", o.Err, "again_in", wait.Round(time.Millisecond).String())
 	default:
@@ -165,6 +165,19 @@ func (r *Runner) judge(ctx context.Context, v *verdict, n int, it *item, o Outco
 	if !v.settled[n] {
 		v.stuck[it.queue] = wait
 	}
+}
+
+// conflictPatience is for how long a record may lose against other transactions before that spends attempts. A lock that a deployment holds is gone by then; a handler
+// that conflicts with what stays there is not helped by waiting.
+const conflictPatience = time.Minute
+
+// losesForLong takes that the record has lost, and tells whether it has for so long that this counts as any other failure.
+func (r *Runner) losesForLong(it *item) bool {
+	now := r.cfg.now()
+	if it.lost.IsZero() {
+		it.lost = now
+	}
+	return now.Sub(it.lost) >= conflictPatience
 }
 
 // succeeded counts a record that needs nothing more.
