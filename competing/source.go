@@ -24,9 +24,9 @@ type Source interface {
 	// With a nil error, everything that publish has returned is settled. A *relay.UnsettledError is a partial success: the rows that it names cannot be
 	// settled. After any other error nothing is known of the rows.
 	Pass(ctx context.Context, ask Ask, publish func(context.Context, []*relay.Event) []relay.Ref) (Result, error)
-	// HoldTopics writes down which topics the owner cannot publish to now, in place of what it wrote before. What it wrote goes with its registration,
-	// and one that is not registered writes nothing. It is called between passes.
-	HoldTopics(ctx context.Context, owner relay.Owner, held []relay.HeldTopic) error
+	// HoldTopics writes down what has changed about the topics that the owner cannot publish to. What it wrote goes with its registration, and one that
+	// is not registered writes nothing. It is called between passes.
+	HoldTopics(ctx context.Context, owner relay.Owner, change relay.HeldChange) error
 	// Close ends all connections. It is safe to call twice.
 	Close()
 }

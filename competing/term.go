@@ -17,8 +17,8 @@ type term struct {
 	stop context.Context //nolint:containedctx // the term is what the context is the life of
 	// watched is when the source was last watched.
 	watched time.Time
-	// noted are the held topics that this term has written down last; nil before the first time: an earlier term may have left something.
-	noted []relay.HeldTopic
+	// noted are the held topics that this term has written down: an earlier one may have left something.
+	noted engine.Ledger[relay.HeldTopic]
 }
 
 // work makes passes while the relay is registered, and withdraws when it is certain that nothing of it is on the way to Kafka any more.

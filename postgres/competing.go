@@ -145,7 +145,7 @@ func (c *Competing) registrations(verb string, do func(*competitors) error) erro
 }
 
 // HoldTopics implements [competing.Source]. It uses the connection of the passes, which is free between them.
-func (c *Competing) HoldTopics(ctx context.Context, owner relay.Owner, held []relay.HeldTopic) error {
+func (c *Competing) HoldTopics(ctx context.Context, owner relay.Owner, change relay.HeldChange) error {
 	o, err := c.base.now("write down held topics")
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func (c *Competing) HoldTopics(ctx context.Context, owner relay.Owner, held []re
 	ctx, cancel := context.WithTimeout(ctx, pg.CallTimeout)
 	defer cancel()
 	f := newFailures(c.work, o.row)
-	return f.HoldTopics(ctx, owner, held)
+	return f.HoldTopics(ctx, owner, change)
 }
 
 // Backlog returns what waits, as [Source.Backlog] does.

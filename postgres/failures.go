@@ -58,20 +58,39 @@ func scanParked(row pgx.CollectableRow) (relay.ParkedKey, error) {
 // maxTopic is how much of a text is kept where it is part of an index entry.
 const maxTopic = 1000
 
+// heldName is how a topic is called that is held: its name may be too long for a row's key.
+func heldName(topic string) string {
+	return pg.Storable(strings.ToValidUTF8(topic[:min(len(topic), maxTopic)], ""))
+}
+
 // HoldTopics implements [relay.Failures]. An owner that is not registered any more writes nothing.
-func (f *failures) HoldTopics(ctx context.Context, owner relay.Owner, held []relay.HeldTopic) error {
-	topics, codes, reasons := make([]string, len(held)), make([]string, len(held)), make([]string, len(held))
-	for i, h := range held {
-		topics[i], codes[i], reasons[i] = pg.Storable(strings.ToValidUTF8(h.Topic[:min(len(h.Topic), maxTopic)], "")), h.Code, f.row.Storable(h.Reason)
+func (f *failures) HoldTopics(ctx context.Context, owner relay.Owner, change relay.HeldChange) error {
+	n := len(change.Held)
+	topics, codes, reasons := make([]string, n), make([]string, n), make([]string, n)
+	for i, h := range change.Held {
+		topics[i], codes[i], reasons[i] = heldName(h.Topic), h.Code, f.row.Storable(h.Reason)
+	}
+	released := make([]string, len(change.Released))
+	for i, name := range change.Released {
+		released[i] = heldName(name)
 	}
 	err := pg.InTx(ctx, f.db, func(ctx context.Context, tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, `
-DELETE FROM outbox.held_topic WHERE source = $1 AND owner = $2 AND topic <> ALL ($3::text[])`, f.row.ID, owner.ID, topics)
-		if err != nil {
-			return err
+		if change.Anew {
+			if _, err := tx.Exec(ctx, `DELETE FROM outbox.held_topic WHERE source = $1 AND owner = $2`, f.row.ID, owner.ID); err != nil {
+				return err
+			}
+		}
+		if len(released) > 0 {
+			_, err := tx.Exec(ctx, `DELETE FROM outbox.held_topic WHERE source = $1 AND owner = $2 AND topic = ANY ($3::text[])`, f.row.ID, owner.ID, released)
+			if err != nil {
+				return err
+			}
+		}
+		if n == 0 {
+			return nil
 		}
 		// The lock keeps the registration until the topics are written: they are removed with it.
-		_, err = tx.Exec(ctx, `
+		_, err := tx.Exec(ctx, `
 WITH me AS MATERIALIZED (
     SELECT source, owner FROM outbox.relay WHERE source = $1 AND owner = $2 FOR KEY SHARE
 )

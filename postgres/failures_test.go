@@ -217,7 +217,7 @@ func TestTopicsHeldByTwoRelaysAreShownOnce(t *testing.T) {
 		for _, topic := range topics {
 			held = append(held, relay.HeldTopic{Topic: topic, Code: "UNKNOWN_TOPIC_OR_PARTITION", Reason: "said by " + o.Name})
 		}
-		if err := s.HoldTopics(t.Context(), o, held); err != nil {
+		if err := s.HoldTopics(t.Context(), o, relay.HeldChange{Anew: true, Held: held}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -251,9 +251,9 @@ func TestTopicsHeldByTwoRelaysAreShownOnce(t *testing.T) {
 func TestHeldTopicsAreWhatTheRelaySaidLast(t *testing.T) {
 	t.Parallel()
 	db, s, c := leasing(t)
-	hold := func(held ...relay.HeldTopic) {
+	hold := func(change relay.HeldChange) {
 		t.Helper()
-		if err := s.HoldTopics(t.Context(), c.Owner, held); err != nil {
+		if err := s.HoldTopics(t.Context(), c.Owner, change); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -270,14 +270,17 @@ func TestHeldTopicsAreWhatTheRelaySaidLast(t *testing.T) {
 	}
 	missing := relay.HeldTopic{Topic: "orders", Code: "UNKNOWN_TOPIC_OR_PARTITION", Reason: "create it"}
 	forbidden := relay.HeldTopic{Topic: "payments", Code: "TOPIC_AUTHORIZATION_FAILED", Reason: "grant it"}
-	hold(missing)
+	hold(relay.HeldChange{Anew: true, Held: []relay.HeldTopic{missing}})
 	first := queryOne[string](t, db, "SELECT held_at::text FROM outbox.held_topic")
-	hold(missing, forbidden)
+	hold(relay.HeldChange{Held: []relay.HeldTopic{forbidden}})
 	same(t, "held topics", topics(), []relay.HeldTopic{missing, forbidden})
 	same(t, "held_at of the first", queryOne[string](t, db, "SELECT held_at::text FROM outbox.held_topic WHERE topic = 'orders'"), first)
 	insert(t, db, relay.Key{Topic: "orders", PartitionKey: "k"}, 1)
-	hold(forbidden)
+	hold(relay.HeldChange{Released: []string{"orders"}})
 	same(t, "held topics", topics(), []relay.HeldTopic{{Topic: "orders"}, forbidden})
-	hold()
+	forbidden.Reason = "grant WRITE"
+	hold(relay.HeldChange{Held: []relay.HeldTopic{forbidden}})
+	same(t, "held topics", topics(), []relay.HeldTopic{{Topic: "orders"}, forbidden})
+	hold(relay.HeldChange{Anew: true})
 	same(t, "held topics", topics(), []relay.HeldTopic{{Topic: "orders"}})
 }

@@ -258,7 +258,7 @@ func TestLeavingFreesAllAndEndsTheRegistration(t *testing.T) {
 	db := newDatabase(t)
 	s := openSource(t, db, Config{})
 	c := claim(t, s, owner("a"))
-	if err := s.HoldTopics(t.Context(), c.Owner, []relay.HeldTopic{{Topic: "orders"}}); err != nil {
+	if err := s.HoldTopics(t.Context(), c.Owner, relay.HeldChange{Held: []relay.HeldTopic{{Topic: "orders"}}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Leave(t.Context(), c); err != nil {

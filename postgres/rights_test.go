@@ -101,7 +101,7 @@ func TestTheLeastRightsSuffice(t *testing.T) {
 			if _, err := s.Look(t.Context(), o); err != nil {
 				t.Error(err)
 			}
-			if err := s.HoldTopics(t.Context(), o, []relay.HeldTopic{{Topic: "orders"}}); err != nil {
+			if err := s.HoldTopics(t.Context(), o, relay.HeldChange{Held: []relay.HeldTopic{{Topic: "orders"}}}); err != nil {
 				t.Error(err)
 			}
 			if err := s.Release(t.Context(), c); err != nil {

@@ -393,12 +393,12 @@ func (s *Source) Clear(ctx context.Context, published, survived []relay.Ref) err
 }
 
 // HoldTopics implements [relay.Failures].
-func (s *Source) HoldTopics(ctx context.Context, owner relay.Owner, held []relay.HeldTopic) error {
+func (s *Source) HoldTopics(ctx context.Context, owner relay.Owner, change relay.HeldChange) error {
 	o, err := s.now("write down held topics")
 	if err != nil {
 		return err
 	}
-	return o.failures.HoldTopics(ctx, owner, held)
+	return o.failures.HoldTopics(ctx, owner, change)
 }
 
 // Requests implements [relay.Failures].

@@ -146,12 +146,14 @@ VALUES ($1, '', '', '', '{}', 'a', 'k')`, id)
 // calls are what is asked of an open source, by name.
 func calls(s *Source, c relay.Claim, ref relay.Ref) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
-		"Start":      func(ctx context.Context) error { return s.Start(ctx, nobodyHeld{}, allLanes) },
-		"Settle":     func(ctx context.Context) error { _, err := s.Settle(ctx, []relay.Ref{ref}); return err },
-		"Claim":      func(ctx context.Context) error { _, err := s.Claim(ctx, c.Owner, ttl, c); return err },
-		"Look":       func(ctx context.Context) error { _, err := s.Look(ctx, c.Owner); return err },
-		"StandBy":    func(ctx context.Context) error { return s.StandBy(ctx, c.Owner, ttl, relay.Report{}) },
-		"HoldTopics": func(ctx context.Context) error { return s.HoldTopics(ctx, c.Owner, []relay.HeldTopic{{Topic: "t"}}) },
+		"Start":   func(ctx context.Context) error { return s.Start(ctx, nobodyHeld{}, allLanes) },
+		"Settle":  func(ctx context.Context) error { _, err := s.Settle(ctx, []relay.Ref{ref}); return err },
+		"Claim":   func(ctx context.Context) error { _, err := s.Claim(ctx, c.Owner, ttl, c); return err },
+		"Look":    func(ctx context.Context) error { _, err := s.Look(ctx, c.Owner); return err },
+		"StandBy": func(ctx context.Context) error { return s.StandBy(ctx, c.Owner, ttl, relay.Report{}) },
+		"HoldTopics": func(ctx context.Context) error {
+			return s.HoldTopics(ctx, c.Owner, relay.HeldChange{Held: []relay.HeldTopic{{Topic: "t"}}})
+		},
 		"Renew":      func(ctx context.Context) error { return s.Renew(ctx, c, ttl) },
 		"ParkedKeys": func(ctx context.Context) error { _, err := s.ParkedKeys(ctx, allLanes); return err },
 		"Park":       func(ctx context.Context) error { return parkOne(ctx, s, c, parked(orders, ref)) },

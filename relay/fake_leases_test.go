@@ -264,9 +264,12 @@ func (s *fakeSource) Park(ctx context.Context, c Claim, keys []ParkedKey) (gone 
 	return gone, err
 }
 
-func (s *fakeSource) HoldTopics(ctx context.Context, owner Owner, held []HeldTopic) error {
+func (s *fakeSource) HoldTopics(ctx context.Context, owner Owner, change HeldChange) error {
 	return s.call(ctx, "hold", func() error {
-		s.table.held = held
+		if change.Anew {
+			s.table.held = nil
+		}
+		s.table.held = append(slices.DeleteFunc(slices.Clone(s.table.held), func(h HeldTopic) bool { return slices.Contains(change.Released, h.Topic) }), change.Held...)
 		return nil
 	})
 }

@@ -87,25 +87,23 @@ func (t *term) watch(ctx context.Context) {
 // heldNote is what the database says of held topics.
 type heldNote struct {
 	*term
-	// written is what this term has written last; nil before the first time: an earlier relay may have left something.
-	written []HeldTopic
+	// ledger is of this term: an earlier one may have left something.
+	ledger engine.Ledger[HeldTopic]
 }
 
-// write writes down which topics are held, when that has changed.
+// write writes down which topics are held, as far as that has changed.
 func (n *heldNote) write(ctx context.Context) error {
-	held := []HeldTopic{}
-	errs := n.gate.topicErrors()
-	for _, name := range slices.Sorted(maps.Keys(errs)) {
-		code, reason := ReasonOf(errs[name])
-		held = append(held, HeldTopic{Topic: name, Code: code, Reason: reason})
+	held := map[string]HeldTopic{}
+	for name, err := range n.gate.topicErrors() {
+		code, reason := ReasonOf(err)
+		held[name] = HeldTopic{Topic: name, Code: code, Reason: reason}
 	}
-	if n.written != nil && slices.Equal(n.written, held) {
-		return nil
-	}
-	if err := n.source.HoldTopics(ctx, n.owner, held); err != nil {
+	err := n.ledger.Write(held, func(c engine.Changes[HeldTopic]) error {
+		return n.source.HoldTopics(ctx, n.owner, HeldChange{Anew: c.Anew, Held: c.Put, Released: c.Gone})
+	})
+	if err != nil {
 		return fmt.Errorf("write down the held topics: %w", err)
 	}
-	n.written = held
 	return nil
 }
 

@@ -203,9 +203,8 @@ type Failures interface {
 	// events are not unpublished any more, which it does not stop: somebody has settled or removed those events meanwhile. After an error nothing is known of the keys; one that
 	// the database refuses does not keep the others from being parked.
 	Park(ctx context.Context, claim Claim, keys []ParkedKey) (gone []Key, err error)
-	// HoldTopics writes down which topics the owner cannot publish to now, in place of what it wrote before. What it wrote goes with its
-	// registration.
-	HoldTopics(ctx context.Context, owner Owner, held []HeldTopic) error
+	// HoldTopics writes down what has changed about the topics that the owner cannot publish to. What it wrote goes with its registration.
+	HoldTopics(ctx context.Context, owner Owner, change HeldChange) error
 	// Requests carries out a part of what operators have asked for of the claim's lanes, no more than takes a moment, and goes on there the next time. ready
 	// returns those of the keys of which nothing is in flight, nor anything undecided; they are held until Requests returns. What concerns the others is left for another time, and keeps nothing
 	// else waiting but what was asked later of the same key: the requests of a key are carried out in their order. A call that returns no More ends the round, and the next one
@@ -259,6 +258,16 @@ type HeldTopic struct {
 	Topic string
 	// Code is a stable name of the reason, such as UNKNOWN_TOPIC_OR_PARTITION; Reason says it to people, with what to do.
 	Code, Reason string
+}
+
+// HeldChange is what has changed about the topics that an owner cannot publish to.
+type HeldChange struct {
+	// Anew tells that all goes first that the owner wrote before.
+	Anew bool
+	// Held are topics that are held since, or for another reason than before; Released are the names of those that are held no more. There are no more than
+	// a statement can well take.
+	Held     []HeldTopic
+	Released []string
 }
 
 // ParkedKey is a key that waits for an operator.
