@@ -18,7 +18,7 @@ func TestAStartThatFailsIsSaidOnce(t *testing.T) {
 	w := newWorld(t)
 	w.exec(`UPDATE outbox.lane SET owner = gen_random_uuid(), epoch = 1, expires_at = clock_timestamp() + interval '1 h'`)
 	var log bytes.Buffer
-	err := w.relay(competing.Config{Once: true, StartTimeout: 1200 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil))}).Run(t.Context())
+	err := w.relay(competing.Config{Once: true, StartTimeout: 15 * time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))}).Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "leases lanes of this table") {
 		t.Errorf("Run = %v, want that lanes are leased", err)
 	}

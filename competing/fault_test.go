@@ -62,7 +62,8 @@ func TestAnOutageLetsTheRowsGoInTime(t *testing.T) {
 	w := newWorld(t)
 	arrived, heal := w.silence(kmsg.Produce)
 	w.fill(10)
-	r := w.relay(competing.Config{PublishTimeout: 200 * time.Millisecond})
+	// Long enough for an answer when there is one: what is given up and has arrived comes again.
+	r := w.relay(competing.Config{PublishTimeout: 5 * time.Second})
 	w.start(r)
 	w.eventually("Kafka is asked", func() bool { return arrived() > 0 })
 	w.eventually("the rows are let go", func() bool { return r.Stats().LastError != nil && w.free() == 10 })
@@ -76,7 +77,7 @@ func TestAStopDuringAnOutageEndsInTimeAndSaysWhatItLeaves(t *testing.T) {
 	w := newWorld(t)
 	arrived, _ := w.silence(kmsg.Produce)
 	w.fill(10)
-	r := w.relay(competing.Config{DrainTimeout: 50 * time.Millisecond})
+	r := w.relay(competing.Config{DrainTimeout: 50 * time.Millisecond, LeaseTTL: time.Hour})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	ended := make(chan error, 1)
