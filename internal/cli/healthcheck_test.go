@@ -40,11 +40,7 @@ func TestHealthcheckAsksTheRelay(t *testing.T) {
 	if err := os.WriteFile(file, []byte("listen: "+address+"\nno-such-setting: 1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	free.Close()
+	const nobody = "127.0.0.1:1"
 	for name, c := range map[string]struct {
 		args, env []string
 		code      int
@@ -57,7 +53,7 @@ func TestHealthcheckAsksTheRelay(t *testing.T) {
 		"one source":                 {[]string{"--source", "a b"}, []string{"OUTBOX_LISTEN=" + address}, exitOK, "ok\n"},
 		"not ready":                  {[]string{"--ready"}, []string{"OUTBOX_LISTEN=" + address}, exitFailed, "/readyz says 503: orders: starting; billing: ok"},
 		"through no proxy":           {nil, []string{"OUTBOX_LISTEN=" + address, "HTTP_PROXY=http://127.0.0.1:1"}, exitOK, "orders: ok"},
-		"nobody there":               {[]string{"--address", free.Addr().String()}, nil, exitFailed, "nothing listens at " + free.Addr().String() + ": does the relay run, and with --listen?"},
+		"nobody there":               {[]string{"--address", nobody}, nil, exitFailed, "nothing listens at " + nobody + ": does the relay run, and with --listen?"},
 		"no address":                 {nil, nil, exitConfig, "no --address, and no OUTBOX_LISTEN"},
 		"a file that cannot be read": {nil, []string{"OUTBOX_CONFIG=/no/such/file"}, exitConfig, "/no/such/file"},
 		"an address without a port":  {[]string{"--address", "localhost"}, nil, exitUsage, `--address "localhost": want an address with a port`},

@@ -16,6 +16,7 @@ import (
 
 	"github.com/outbox-relay/outbox/internal/await"
 	"github.com/outbox-relay/outbox/internal/config"
+	"github.com/outbox-relay/outbox/internal/devport"
 	"github.com/outbox-relay/outbox/internal/pgtest"
 )
 
@@ -25,8 +26,9 @@ func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 type broken struct {
 	table   table
 	cluster *kfake.Cluster
-	// broker is where it listens; a cluster that was closed does not say so any more.
+	// broker is where it listens, at that port; a cluster that was closed does not say so any more.
 	broker string
+	port   int
 	// topic is where its events go to.
 	topic string
 	// elsewhere is a database of the same server that stays open.
@@ -51,12 +53,7 @@ func (b *broken) stopBroker(*testing.T) { b.cluster.Close() }
 // startBroker makes another one at the same address.
 func (b *broken) startBroker(t *testing.T) {
 	t.Helper()
-	_, port, _ := strings.Cut(b.broker, ":")
-	var n int
-	if _, err := fmt.Sscan(port, &n); err != nil {
-		t.Fatal(err)
-	}
-	cluster, err := kfake.NewCluster(kfake.Ports(n), kfake.SeedTopics(3, b.topic))
+	cluster, err := kfake.NewCluster(kfake.Ports(b.port), kfake.SeedTopics(3, b.topic))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +142,14 @@ func sufferFault(t *testing.T, name string) {
 		seeded = append(seeded, b.topic)
 	}
 	// A record that goes elsewhere first: the topic of a source that never published must exist.
-	b.cluster = newCluster(t, append(seeded, "shop.first")...)
+	var err error
+	if b.port, err = devport.One(); err != nil {
+		t.Fatal(err)
+	}
+	if b.cluster, err = kfake.NewCluster(kfake.Ports(b.port), kfake.SeedTopics(3, append(seeded, "shop.first")...)); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.cluster.Close)
 	b.broker = b.cluster.ListenAddrs()[0]
 	well := newCluster(t, "shop.order")
 	address := b.table.db.URL
@@ -157,7 +161,7 @@ func sufferFault(t *testing.T, name string) {
 	}
 	fleet := fleetOf(t,
 		config.Source{Name: "bills", DatabaseURL: address, Brokers: []string{b.broker}, LeaseTTL: 5 * time.Second},
-		config.Source{Name: "orders", DatabaseURL: healthy.db.URL, Brokers: well.ListenAddrs(), LeaseTTL: 5 * time.Second})
+		config.Source{Name: "orders", DatabaseURL: healthy.db.URL, Brokers: well.ListenAddrs(), LeaseTTL: time.Minute})
 	atWork(t, fleet)
 	b.table.write(t, "shop.first", 1)
 	await.Until(t, "the source works", b.table.allPublished(t))

@@ -19,17 +19,12 @@ import (
 // guardedServer asks every role but its superuser for a password. The database postgres is migrated.
 func guardedServer(t *testing.T) (server *devpg.Server, admin *pgx.Conn) {
 	t.Helper()
-	server = pgtest.Server(t, devpg.Options{})
+	server = pgtest.Server(t, devpg.Options{Rules: []string{"host all all 127.0.0.1/32 scram-sha-256"}})
 	admin, err := pgx.Connect(t.Context(), server.URL("postgres"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = admin.Close(t.Context()) })
-	var rules string
-	if err := admin.QueryRow(t.Context(), "SHOW hba_file").Scan(&rules); err != nil {
-		t.Fatal(err)
-	}
-	run(t, admin, "COPY (VALUES ('host all postgres 127.0.0.1/32 trust'), ('host all all 127.0.0.1/32 scram-sha-256')) TO '"+rules+"'", "SELECT pg_reload_conf()")
 	if _, err := migrate.Up(t.Context(), admin, migrate.Config{}); err != nil {
 		t.Fatal(err)
 	}

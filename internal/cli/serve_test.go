@@ -67,7 +67,12 @@ VALUES (gen_random_uuid(), 'Order', '1', 'order.placed.v1', '{}', $1, '1', now()
 		code, body := get(t, server.URL+"/readyz")
 		return code == http.StatusOK && body == "ok; paused: 1 topic; see outbox pause list\n"
 	})
-	_, metrics := get(t, server.URL+"/metrics")
+	// A scrape lacks what the database does not answer in time.
+	var metrics string
+	await.Until(t, "a scrape has the backlog", func() bool {
+		_, metrics = get(t, server.URL+"/metrics")
+		return strings.Contains(metrics, "\noutbox_pending{")
+	})
 	for scope, n := range map[string]int{"source": 0, "topic": 1, "key": 0} {
 		if line := fmt.Sprintf("\noutbox_paused{scope=%q,source=\"public.outbox_event\"} %d\n", scope, n); !strings.Contains(metrics, line) {
 			t.Errorf("/metrics lacks %s", line)
@@ -100,13 +105,16 @@ func TestTheAgeOfWhatStaysIsThatOfTheScrape(t *testing.T) {
 	defer func() { cancel(); <-done }()
 	server := httptest.NewServer(served{relays: fleet}.handler())
 	defer server.Close()
-	scraped := func() string {
-		_, body := get(t, server.URL+"/metrics")
-		_, rest, _ := strings.Cut(body, "\noutbox_oldest_settled_age_seconds{source=\"public.outbox_event\"} ")
-		value, _, _ := strings.Cut(rest, "\n")
+	// A scrape lacks what the database does not answer in time, and what of a relay that is not made yet.
+	scraped := func() (value string) {
+		await.Until(t, "a scrape has the age", func() bool {
+			_, body := get(t, server.URL+"/metrics")
+			_, rest, _ := strings.Cut(body, "\noutbox_oldest_settled_age_seconds{source=\"public.outbox_event\"} ")
+			value, _, _ = strings.Cut(rest, "\n")
+			return value != ""
+		})
 		return value
 	}
-	await.Until(t, "the relay is made", func() bool { return scraped() != "" })
 	for _, c := range []struct{ sql, digits string }{
 		{`SELECT`, "0"},
 		{`INSERT INTO outbox_event (event_id, aggregate_type, aggregate_id, event_type, payload, topic, partition_key, published_at)
@@ -216,7 +224,11 @@ func TestHealthAndMetricsTellTheSourcesApart(t *testing.T) {
 			t.Errorf("%s is %d, want %d: %s", path, code, want, body)
 		}
 	}
-	_, body = get(t, server.URL+"/metrics")
+	// A scrape lacks what the database does not answer in time.
+	await.Until(t, "a scrape has the backlog", func() bool {
+		_, body = get(t, server.URL+"/metrics")
+		return strings.Contains(body, `outbox_pending{source="good"}`)
+	})
 	for _, line := range []string{
 		`outbox_source_ready{source="late"} 0`, `outbox_source_ready{source="good"} 1`, `outbox_pending{source="good"} 0`,
 		`outbox_lanes{source="good"} 8`, `outbox_lanes{source="late"} 0`, `outbox_publish_errors_total{class="topic",source="good"} 0`,
