@@ -37,7 +37,7 @@ func (s *Store) begin(ctx context.Context, tx pgx.Tx) (survey, error) {
 	if l.row, err = pg.ReadSource(ctx, tx, s.table); err != nil {
 		return l, err
 	}
-	l.columns, err = readColumns(ctx, tx, s.table)
+	l.columns, err = pg.ReadColumns(ctx, tx, s.table)
 	return l, err
 }
 

@@ -81,14 +81,14 @@ func (k keeper) keeps(e operate.Event) *operate.Reason {
 	}
 	if i := slices.IndexFunc(k.holds, func(h operate.Hold) bool { return h.Topic == e.Topic }); i >= 0 {
 		h := k.holds[i]
-		return &operate.Reason{Code: operate.ReasonTopicHeld, Since: h.Since, By: h.Relay, Text: fmt.Sprintf("%s: %s (topic held since %s)", h.Code, h.Reason, clock(h.Since))}
+		return &operate.Reason{Code: operate.ReasonTopicHeld, Since: h.Since, By: h.Relay, Text: fmt.Sprintf("%s: %s (topic held since %s)", h.Code, h.Reason, pg.Clock(h.Since))}
 	}
 	lane := relay.Lane(e.PartitionKey, k.lanes)
 	owner, owned := k.owners[lane]
 	o, silent := k.silent[owner]
 	switch {
 	case owned && silent:
-		return &operate.Reason{Code: operate.ReasonOutage, Since: o.Since, By: o.Relay, Text: fmt.Sprintf("Kafka does not answer %s since %s", o.Relay, clock(o.Since))}
+		return &operate.Reason{Code: operate.ReasonOutage, Since: o.Since, By: o.Relay, Text: fmt.Sprintf("Kafka does not answer %s since %s", o.Relay, pg.Clock(o.Since))}
 	case owned || k.relays.competing > 0:
 		return nil
 	}
@@ -106,7 +106,7 @@ func (k keeper) pause(e operate.Event) *operate.Reason {
 				continue
 			}
 			what := map[string]string{operate.ScopeSource: "all", operate.ScopeTopic: "topic", operate.ScopeKey: "key"}[scope]
-			text := fmt.Sprintf("%s paused by %s since %s", what, p.By, clock(p.Since))
+			text := fmt.Sprintf("%s paused by %s since %s", what, p.By, pg.Clock(p.Since))
 			if p.Reason != "" {
 				text += ": " + p.Reason
 			}

@@ -19,12 +19,12 @@ import (
 func (l survey) addReasons(ctx context.Context, d *operate.EventDetail) error {
 	switch d.State {
 	case operate.StatePublished:
-		d.Why = []operate.Reason{{Code: operate.ReasonPublished, Text: "it is in Kafka since " + clock(d.PublishedAt), Since: d.PublishedAt}}
+		d.Why = []operate.Reason{{Code: operate.ReasonPublished, Text: "it is in Kafka since " + pg.Clock(d.PublishedAt), Since: d.PublishedAt}}
 		return nil
 	case operate.StateDead:
 		d.Why = []operate.Reason{{
 			Code: operate.ReasonDead, Since: d.Since, By: d.DiedBy,
-			Text: fmt.Sprintf("%s gave it up at %s (%s: %s)", d.DiedBy, clock(d.Since), d.Code, d.Error),
+			Text: fmt.Sprintf("%s gave it up at %s (%s: %s)", d.DiedBy, pg.Clock(d.Since), d.Code, d.Error),
 		}}
 		return nil
 	}
@@ -81,17 +81,17 @@ LEFT JOIN LATERAL (SELECT r.id, r.event_id, r.topic `+rootsOfSQL+`) f ON true WH
 		return []operate.Reason{waitsFor(ref == d.Ref(), since, ref, operate.Ref{ID: *root, EventID: *rootEvent}, topic)}, nil
 	case code == relay.CodeAggregateParked:
 		return []operate.Reason{{Code: operate.ReasonAggregateParked, Since: since, Text: fmt.Sprintf(
-			"its key waited since %s for an aggregate that nothing stops any more: the relay that has its lane lets it go on in a moment", clock(since))}}, nil
+			"its key waited since %s for an aggregate that nothing stops any more: the relay that has its lane lets it go on in a moment", pg.Clock(since))}}, nil
 	case ref == d.Ref():
 		return []operate.Reason{{Code: operate.ReasonParked, Since: since, Text: fmt.Sprintf(
-			"it stops its key since %s (%s: %s); when that is mended outbox keys unpark %[4]s lets the key go on, outbox keys skip %[4]s goes on without it", clock(since), code, reason, keyFlags(d))}}, nil
+			"it stops its key since %s (%s: %s); when that is mended outbox keys unpark %[4]s lets the key go on, outbox keys skip %[4]s goes on without it", pg.Clock(since), code, reason, keyFlags(d))}}, nil
 	case !stops:
 		return []operate.Reason{{Code: operate.ReasonBehindParked, Since: since, Event: &ref, Text: fmt.Sprintf(
-			"its key is parked since %s by event %d, which does not wait under this key any more: outbox keys unpark %s lets the key go on", clock(since), ref.ID, keyFlags(d))}}, nil
+			"its key is parked since %s by event %d, which does not wait under this key any more: outbox keys unpark %s lets the key go on", pg.Clock(since), ref.ID, keyFlags(d))}}, nil
 	}
 	return []operate.Reason{{
 		Code: operate.ReasonBehindParked, Since: since, Event: &ref,
-		Text: fmt.Sprintf("its key is parked since %s by event %d (%s: %s)", clock(since), ref.ID, code, reason),
+		Text: fmt.Sprintf("its key is parked since %s by event %d (%s: %s)", pg.Clock(since), ref.ID, code, reason),
 	}}, nil
 }
 
@@ -112,7 +112,7 @@ func waitsFor(itself bool, since time.Time, at, root operate.Ref, topic string) 
 	return operate.Reason{
 		Code: operate.ReasonAggregateParked, Since: since, Event: &root,
 		Text: fmt.Sprintf("%s stopped since %s by event %d (%s) of topic %s; it goes on by itself when the key of that one does: outbox keys unpark, or outbox keys skip",
-			what, clock(since), root.ID, root.EventID, topic),
+			what, pg.Clock(since), root.ID, root.EventID, topic),
 	}
 }
 
@@ -132,10 +132,10 @@ WHERE source = $1::uuid AND topic = $2 AND partition_key = $3 AND id <= $4::bigi
 	if err != nil {
 		return nil, err
 	}
-	r := operate.Reason{Code: operate.ReasonNextAttempt, Text: fmt.Sprintf("it is tried again at %s, after %s (%s)", clock(next), tries(attempts), text)}
+	r := operate.Reason{Code: operate.ReasonNextAttempt, Text: fmt.Sprintf("it is tried again at %s, after %s (%s)", pg.Clock(next), tries(attempts), text)}
 	if ref != d.Ref() {
 		r.Event = &ref
-		r.Text = fmt.Sprintf("event %d of its key is tried again at %s, after %s (%s)", ref.ID, clock(next), tries(attempts), text)
+		r.Text = fmt.Sprintf("event %d of its key is tried again at %s, after %s (%s)", ref.ID, pg.Clock(next), tries(attempts), text)
 	}
 	return []operate.Reason{r}, nil
 }
@@ -152,7 +152,7 @@ func (l survey) whyPaused(ctx context.Context, d *operate.EventDetail) (reasons 
 	pauses, err := readPauses(ctx, l, "(scope = 'source' OR scope = 'topic' AND topic = $2 OR scope = 'key' AND key_hash = $3::bytea)", d.Topic, pg.KeyHash(relayKey(d.Topic, d.PartitionKey)))
 	for _, p := range pauses {
 		what := map[string]string{"source": l.row.Table.String() + " is", "topic": "its topic is", "key": "its key is"}[p.Scope]
-		text := fmt.Sprintf("%s paused since %s by %s", what, clock(p.Since), p.By)
+		text := fmt.Sprintf("%s paused since %s by %s", what, pg.Clock(p.Since), p.By)
 		if p.Reason != "" {
 			text += " (" + p.Reason + ")"
 		}
@@ -166,7 +166,7 @@ func (l survey) whyHeld(ctx context.Context, d *operate.EventDetail) (reasons []
 	for _, h := range holds {
 		reasons = append(reasons, operate.Reason{
 			Code: operate.ReasonTopicHeld, Since: h.Since, By: h.Relay,
-			Text: fmt.Sprintf("%s can publish nothing to its topic since %s (%s: %s)", h.Relay, clock(h.Since), h.Code, h.Reason),
+			Text: fmt.Sprintf("%s can publish nothing to its topic since %s (%s: %s)", h.Relay, pg.Clock(h.Since), h.Code, h.Reason),
 		})
 	}
 	return reasons, err
@@ -197,7 +197,7 @@ func (l survey) whyNobody(ctx context.Context, d *operate.EventDetail) ([]operat
 		return []operate.Reason{{Code: operate.ReasonNoRelay, Text: "no relay is alive: start one (outbox relay); " + noTrace}}, nil
 	}
 	// Others may have come and gone since then.
-	return []operate.Reason{{Code: operate.ReasonNoRelay, By: *dead, Text: fmt.Sprintf("no relay is alive: start one (outbox relay); %s was last seen at %s, and ended without a word", *dead, clock(*seen))}}, nil
+	return []operate.Reason{{Code: operate.ReasonNoRelay, By: *dead, Text: fmt.Sprintf("no relay is alive: start one (outbox relay); %s was last seen at %s, and ended without a word", *dead, pg.Clock(*seen))}}, nil
 }
 
 // whyOutage tells that the owner of the lane hears nothing of Kafka, by its own word: when Kafka last answered tells nothing of a relay that had nothing to ask since.
@@ -215,7 +215,7 @@ WHERE n.source = $1::uuid AND n.lane = $2::integer AND n.expires_at > now() AND 
 	}
 	return []operate.Reason{{
 		Code: operate.ReasonOutage, By: name, Since: silent.UTC(),
-		Text: fmt.Sprintf("%s has its lane, and Kafka has not answered it since %s: look at the brokers, and at its log", name, clock(silent)),
+		Text: fmt.Sprintf("%s has its lane, and Kafka has not answered it since %s: look at the brokers, and at its log", name, pg.Clock(silent)),
 	}}, nil
 }
 
@@ -238,7 +238,7 @@ WHERE source = $1::uuid AND done_at IS NULL AND topic = $2 AND partition_key = $
 		if job != 0 {
 			what, cancel = fmt.Sprintf("request %d of job %d", id, job), fmt.Sprint(job)
 		}
-		r.Text = fmt.Sprintf("%s asked at %s for %s (%s), which the owner of its lane has not done yet; outbox jobs cancel %s takes that back", r.By, clock(r.Since), verb, what, cancel)
+		r.Text = fmt.Sprintf("%s asked at %s for %s (%s), which the owner of its lane has not done yet; outbox jobs cancel %s takes that back", r.By, pg.Clock(r.Since), verb, what, cancel)
 		return r, err
 	})
 }

@@ -65,7 +65,7 @@ func see[T any](ctx context.Context, s *Store, limit time.Duration, what string,
 		if l.row, err = pg.ReadSource(ctx, tx, s.table); err != nil {
 			return err
 		}
-		if l.columns, err = readColumns(ctx, tx, s.table); err != nil {
+		if l.columns, err = pg.ReadColumns(ctx, tx, s.table); err != nil {
 			return err
 		}
 		found, err = fn(ctx, l)
@@ -75,19 +75,6 @@ func see[T any](ctx context.Context, s *Store, limit time.Duration, what string,
 		return none, s.refusal(ctx, err, what, limit)
 	}
 	return found, nil
-}
-
-func readColumns(ctx context.Context, tx pgx.Tx, table pg.Table) ([]string, error) {
-	rows, err := tx.Query(ctx, `
-SELECT attname::text FROM pg_attribute WHERE attrelid = to_regclass($1) AND attnum > 0 AND NOT attisdropped ORDER BY attnum`, table.SQL())
-	if err != nil {
-		return nil, fmt.Errorf("read the table's columns: %w", err)
-	}
-	columns, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err == nil && len(columns) == 0 {
-		err = pg.UnknownTable(ctx, tx, table)
-	}
-	return columns, err
 }
 
 // refusal gives an error its code. What the operator has to mend in the configuration stays recognisable below it.

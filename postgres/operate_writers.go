@@ -56,16 +56,13 @@ func writerText(w operate.Writer) string {
 		}
 	}
 	if !w.Began.IsZero() {
-		parts = append(parts, "open since "+clock(w.Began))
+		parts = append(parts, "open since "+pg.Clock(w.Began))
 	}
 	if !w.QueryAt.IsZero() {
-		parts = append(parts, "last statement at "+clock(w.QueryAt))
+		parts = append(parts, "last statement at "+pg.Clock(w.QueryAt))
 	}
 	if w.State == "" {
 		parts = append(parts, "the role may not see more: GRANT pg_read_all_stats")
 	}
 	return strings.Join(parts, ", ")
 }
-
-// clock is a time for people.
-func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }

@@ -8,13 +8,13 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/outbox-relay/outbox/internal/checkup"
 	"github.com/outbox-relay/outbox/kafka"
-	"github.com/outbox-relay/outbox/postgres"
 )
 
 // checkups looks at what does not keep a relay from starting. Each look that fails is said, and the next one is made all the same, while the database answers.
 func (d *database) checkups(ctx context.Context) error {
-	list, err := postgres.Checkups(d.cfg.Pool, d.cfg.Table, d.cfg.Checkups)
+	list, err := checkup.Checks(d.cfg.Pool, d.cfg.Table, d.cfg.Checkups)
 	if err != nil {
 		return fmt.Errorf("look at the database: %w", err)
 	}
@@ -34,7 +34,7 @@ func (d *database) checkups(ctx context.Context) error {
 	return nil
 }
 
-func (d *database) checkup(ctx context.Context, c postgres.Checkup) {
+func (d *database) checkup(ctx context.Context, c checkup.Check) {
 	ctx, cancel := context.WithTimeout(ctx, d.cfg.Limit)
 	defer cancel()
 	symptoms, unseen, err := c.Look(ctx)
@@ -75,7 +75,7 @@ func unseenFor(err error, limit time.Duration) string {
 	return err.Error()
 }
 
-func findings(symptoms []postgres.Symptom) (found []Finding) {
+func findings(symptoms []checkup.Symptom) (found []Finding) {
 	for _, s := range symptoms {
 		f := Finding{Code: s.Code, Severity: Warning, Text: s.Text, Why: s.Why, Mend: s.Mend, MendSQL: s.SQL}
 		if s.Grave {

@@ -18,7 +18,7 @@ var inRow = regexp.MustCompile("`([a-z0-9-]+)`")
 func TestTheTableOfTheManualHasEveryCodeAndNoOther(t *testing.T) {
 	t.Parallel()
 	var given []string
-	for _, pattern := range []string{"*.go", "../../postgres/checkup*.go", "../../migrate/check*.go"} {
+	for _, pattern := range []string{"*.go", "../checkup/*.go", "../../migrate/check*.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("no files %s: %v", pattern, err)

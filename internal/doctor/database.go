@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/outbox-relay/outbox/postgres"
+	"github.com/outbox-relay/outbox/internal/checkup"
 )
 
 // The sentences of what a relay cannot do without.
@@ -123,9 +123,9 @@ func (d *database) vital(ctx context.Context) error {
 
 // server looks at what is at the other end. It may take twice the limit: the trial of a pooler takes as long by itself where it gets no second session.
 func (d *database) server(ctx context.Context) error {
-	var vital postgres.Vital
+	var vital checkup.Vital
 	seen, err := d.within(ctx, 2*d.cfg.Limit, writesSubject, func(ctx context.Context) (err error) {
-		vital, err = postgres.ReadVital(ctx, d.cfg.Pool)
+		vital, err = checkup.ReadVital(ctx, d.cfg.Pool)
 		return err
 	})
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outbox-relay/outbox/internal/advice"
+	"github.com/outbox-relay/outbox/internal/checkup"
 	"github.com/outbox-relay/outbox/migrate"
-	"github.com/outbox-relay/outbox/postgres"
 )
 
 // Severity says what a finding means.
@@ -90,7 +90,7 @@ type Config struct {
 	Kafka        *Kafka
 	WithoutKafka string
 	// Checkups says from where on something of the database is worth a word.
-	Checkups postgres.CheckupConfig
+	Checkups checkup.Config
 	// Limit is how long each look may take. Default: 5 s.
 	Limit time.Duration
 }

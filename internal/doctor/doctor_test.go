@@ -13,19 +13,19 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/checkup"
 	"github.com/outbox-relay/outbox/internal/pgtest"
 	"github.com/outbox-relay/outbox/migrate"
-	"github.com/outbox-relay/outbox/postgres"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
 func examine(t *testing.T, url string) Report {
 	t.Helper()
-	return examineBy(t, url, postgres.CheckupConfig{})
+	return examineBy(t, url, checkup.Config{})
 }
 
-func examineBy(t *testing.T, url string, limits postgres.CheckupConfig) Report {
+func examineBy(t *testing.T, url string, limits checkup.Config) Report {
 	t.Helper()
 	pool := poolOf(t, url)
 	defer pool.Close()

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/outbox-relay/outbox/internal/advice"
+	"github.com/outbox-relay/outbox/internal/checkup"
 	"github.com/outbox-relay/outbox/kafka"
-	"github.com/outbox-relay/outbox/postgres"
 )
 
 // Kafka is the cluster that the events go to.
@@ -33,7 +33,7 @@ const topicsSubject = "the topics are there, take what waits for them, and lose 
 // kafka looks at the cluster, as far as it answers.
 func (r *Report) kafka(ctx context.Context, cfg Config, without string) {
 	if !r.brokers(ctx, cfg) {
-		r.acls(cfg.Kafka, postgres.Waiting{})
+		r.acls(cfg.Kafka, checkup.Waiting{})
 		r.NotLookedAt = append(r.NotLookedAt, Unseen{What: topicsSubject, Why: "no broker answers", Vital: true})
 		return
 	}
@@ -123,7 +123,7 @@ func mayProduce(ctx context.Context, k *Kafka) ([]Finding, error) {
 }
 
 // acls names the rules that a relay needs, whether there are others or not.
-func (r *Report) acls(k *Kafka, w postgres.Waiting) {
+func (r *Report) acls(k *Kafka, w checkup.Waiting) {
 	if k.Inspector.IsAnonymous() {
 		return
 	}
@@ -138,13 +138,13 @@ func acl(k *Kafka, what string) string {
 }
 
 // waiting reads what waits, and says how far it has looked.
-func (r *Report) waiting(ctx context.Context, cfg Config, without string) (w postgres.Waiting) {
+func (r *Report) waiting(ctx context.Context, cfg Config, without string) (w checkup.Waiting) {
 	const what = "the topics of all unpublished events"
 	err := errors.New(without)
 	if without == "" {
 		limited, cancel := context.WithTimeout(ctx, cfg.Limit)
 		defer cancel()
-		w, err = postgres.ReadWaiting(limited, cfg.Pool, cfg.Table, waitingWindow)
+		w, err = checkup.ReadWaiting(limited, cfg.Pool, cfg.Table, waitingWindow)
 	}
 	switch {
 	case err != nil:

@@ -16,10 +16,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox/internal/await"
+	"github.com/outbox-relay/outbox/internal/checkup"
 	"github.com/outbox-relay/outbox/internal/devpg"
 	"github.com/outbox-relay/outbox/internal/pgtest"
 	"github.com/outbox-relay/outbox/migrate"
-	"github.com/outbox-relay/outbox/postgres"
 )
 
 // addEvents writes events; %s is the version of their ids, %d how many there are.
@@ -41,7 +41,7 @@ func TestWhatIsFoundGoesAwayByWhatIsPrinted(t *testing.T) {
 		mended string
 		// asked tells that what is printed is SQL for somebody who has looked at what it says before.
 		asked  bool
-		limits postgres.CheckupConfig
+		limits checkup.Config
 	}{
 		"a table that was dropped":              {broken: []string{"DROP TABLE outbox_event"}, code: "table-missing"},
 		"a table that was renamed":              {broken: []string{"ALTER TABLE outbox_event RENAME TO outbox_old"}, code: "table-missing", asked: true},
@@ -64,14 +64,14 @@ func TestWhatIsFoundGoesAwayByWhatIsPrinted(t *testing.T) {
 		"a table without autovacuum":            {broken: []string{"ALTER TABLE outbox_event SET (autovacuum_enabled = off)"}, code: "autovacuum-off"},
 		"a table of the relay's, too":           {broken: []string{"ALTER TABLE outbox.lane SET (autovacuum_enabled = off)"}, code: "autovacuum-off"},
 		"an autovacuum that waits for millions": {broken: []string{"ALTER TABLE outbox_event SET (autovacuum_vacuum_threshold = 2000000)"}, code: "autovacuum-late"},
-		"dead rows":                             {broken: []string{"ALTER TABLE outbox_event SET (autovacuum_enabled = off)", fmt.Sprintf(addEvents, "7", 200), "DELETE FROM outbox_event"}, code: "dead-rows", limits: postgres.CheckupConfig{DeadRows: 50}},
+		"dead rows":                             {broken: []string{"ALTER TABLE outbox_event SET (autovacuum_enabled = off)", fmt.Sprintf(addEvents, "7", 200), "DELETE FROM outbox_event"}, code: "dead-rows", limits: checkup.Config{DeadRows: 50}},
 		"a relay that was killed":               {broken: []string{fmt.Sprintf(addRelay, "1", "-1 hour")}, code: "relay-not-renewing"},
 		"no relay where there was one":          {broken: []string{"UPDATE outbox.source SET first_published_at = now()"}, code: "relay-none-alive", mended: fmt.Sprintf(addRelay, "1", "1 hour")},
 		"lanes of a relay that is gone":         {broken: []string{fmt.Sprintf(addRelay, "1", "1 hour"), "UPDATE outbox.lane SET owner = gen_random_uuid(), expires_at = now() - interval '1 hour' WHERE lane = 3"}, code: "lanes-unowned", mended: ownLanes},
 		"lanes beyond those of the source":      {broken: []string{"INSERT INTO outbox.lane (source, lane) SELECT id, 8 FROM outbox.source"}, code: "lanes-too-many", asked: true},
 		"two versions":                          {broken: []string{fmt.Sprintf(addRelay, "1", "1 hour"), fmt.Sprintf(addRelay, "2", "1 hour")}, code: "relay-versions-differ", mended: "UPDATE outbox.relay SET version = '2'"},
 		"a relay that Kafka does not answer":    {broken: []string{fmt.Sprintf(addRelay, "1", "1 hour"), "UPDATE outbox.relay SET silent_since = now()"}, code: "relay-without-kafka", mended: "UPDATE outbox.relay SET silent_since = NULL"},
-		"a clock that is an hour behind":        {limits: postgres.CheckupConfig{Now: func() time.Time { return time.Now().Add(-time.Hour) }}, code: "clocks-apart", mended: "SELECT 1"},
+		"a clock that is an hour behind":        {limits: checkup.Config{Now: func() time.Time { return time.Now().Add(-time.Hour) }}, code: "clocks-apart", mended: "SELECT 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -110,7 +110,7 @@ func find(r Report, code string) (f Finding, found bool) {
 	return r.Findings[i], true
 }
 
-func awaitFinding(t *testing.T, url string, limits postgres.CheckupConfig, code string) (f Finding) {
+func awaitFinding(t *testing.T, url string, limits checkup.Config, code string) (f Finding) {
 	t.Helper()
 	await.Until(t, "a finding "+code, func() (found bool) {
 		f, found = find(examineBy(t, url, limits), code)
@@ -119,7 +119,7 @@ func awaitFinding(t *testing.T, url string, limits postgres.CheckupConfig, code 
 	return f
 }
 
-func awaitSound(t *testing.T, url string, limits postgres.CheckupConfig, code string) {
+func awaitSound(t *testing.T, url string, limits checkup.Config, code string) {
 	t.Helper()
 	await.Until(t, "no finding "+code, func() bool {
 		_, found := find(examineBy(t, url, limits), code)
@@ -146,13 +146,13 @@ func TestARoleThatDoesNotWaitIsFoundWhereItWritesEvents(t *testing.T) {
 	db.Exec(t, "GRANT INSERT ON outbox_event TO "+role)
 	db.Exec(t, "ALTER ROLE "+role+" IN DATABASE "+db.Name+" SET synchronous_commit = off")
 	for range 2 {
-		f := awaitFinding(t, db.URL, postgres.CheckupConfig{}, "synchronous-commit-off")
+		f := awaitFinding(t, db.URL, checkup.Config{}, "synchronous-commit-off")
 		if !strings.Contains(f.Text, role) {
 			t.Errorf("%q does not name the role", f.Text)
 		}
 		mend(t, db, f.Mend)
 	}
-	awaitSound(t, db.URL, postgres.CheckupConfig{}, "synchronous-commit-off")
+	awaitSound(t, db.URL, checkup.Config{}, "synchronous-commit-off")
 }
 
 func TestTransactionsThatAreOpenForLongAreNamedAndEndedByWhatIsPrinted(t *testing.T) {
@@ -168,7 +168,7 @@ func TestTransactionsThatAreOpenForLongAreNamedAndEndedByWhatIsPrinted(t *testin
 			if err != nil {
 				t.Fatal(err)
 			}
-			limits := postgres.CheckupConfig{OpenWriter: time.Nanosecond, HeldSnapshot: time.Nanosecond}
+			limits := checkup.Config{OpenWriter: time.Nanosecond, HeldSnapshot: time.Nanosecond}
 			f := awaitFinding(t, db.URL, limits, code)
 			verb, _, _ := strings.Cut(sql, " ")
 			if !strings.Contains(f.Text, "last statement "+verb) || strings.Contains(f.Text, "secret") {
@@ -190,7 +190,7 @@ func TestTheSettingsOfAServerAndItsPreparedTransactionsAreFound(t *testing.T) {
 	if _, err := migrate.Up(t.Context(), db.Conn(t), migrate.Config{}); err != nil {
 		t.Fatal(err)
 	}
-	limits := postgres.CheckupConfig{OpenWriter: time.Nanosecond}
+	limits := checkup.Config{OpenWriter: time.Nanosecond}
 	for _, sql := range []string{"ALTER SYSTEM SET synchronous_commit = off", "ALTER SYSTEM SET autovacuum = off", "SELECT pg_reload_conf()"} {
 		db.Exec(t, sql)
 	}
@@ -223,7 +223,7 @@ func TestWhatEndsASessionEndsNoOtherTransactionOfIt(t *testing.T) {
 		}
 	}
 	begin()
-	limits := postgres.CheckupConfig{OpenWriter: time.Nanosecond}
+	limits := checkup.Config{OpenWriter: time.Nanosecond}
 	f := awaitFinding(t, db.URL, limits, "writer-open-long")
 	if _, err := conn.Exec(t.Context(), "COMMIT"); err != nil {
 		t.Fatal(err)
@@ -258,12 +258,12 @@ func TestADatabaseThatWasCopiedWithItsSourceIsFound(t *testing.T) {
 		}
 	})
 	address := strings.Replace(original.URL, original.Name, copied, 1)
-	f := awaitFinding(t, address, postgres.CheckupConfig{}, "source-copied")
+	f := awaitFinding(t, address, checkup.Config{}, "source-copied")
 	if !strings.Contains(f.Text, made.Source.String()) {
 		t.Errorf("%q does not name the source", f.Text)
 	}
 	mend(t, &pgtest.DB{URL: address}, f.Mend)
-	awaitSound(t, address, postgres.CheckupConfig{}, "source-copied")
+	awaitSound(t, address, checkup.Config{}, "source-copied")
 }
 
 // A restore keeps the time at which the source was registered, and gives every object a new number.
@@ -284,7 +284,7 @@ func TestASourceThatIsOlderThanItsDatabaseIsFoundWhateverMadeIt(t *testing.T) {
 		t.Errorf("an original: %+v", r)
 	}
 	db.Exec(t, "UPDATE outbox.source SET created_at = (SELECT to_timestamp((system_identifier >> 32)::float8) FROM pg_control_system())")
-	f := awaitFinding(t, db.URL, postgres.CheckupConfig{}, "source-copied")
+	f := awaitFinding(t, db.URL, checkup.Config{}, "source-copied")
 	if !strings.Contains(f.Text, "this database was made at") {
 		t.Errorf("the text is %q", f.Text)
 	}
@@ -367,17 +367,17 @@ func TestARoleThatMayWriteSomeColumnsIsAWriter(t *testing.T) {
 	db.Exec(t, "ALTER ROLE "+role+" SET synchronous_commit = off")
 	db.Exec(t, "GRANT INSERT (event_id, payload), DELETE, TRUNCATE ON outbox_event TO "+role)
 	for _, code := range []string{"writer-rights-excess", "synchronous-commit-off"} {
-		f := awaitFinding(t, db.URL, postgres.CheckupConfig{}, code)
+		f := awaitFinding(t, db.URL, checkup.Config{}, code)
 		if !strings.Contains(f.Text, role) {
 			t.Errorf("%q does not name the role", f.Text)
 		}
 		mend(t, db, f.Mend)
-		awaitSound(t, db.URL, postgres.CheckupConfig{}, code)
+		awaitSound(t, db.URL, checkup.Config{}, code)
 	}
 	db.Exec(t, "GRANT UPDATE (payload) ON outbox_event TO "+role)
-	f := awaitFinding(t, db.URL, postgres.CheckupConfig{}, "writer-rights-excess")
+	f := awaitFinding(t, db.URL, checkup.Config{}, "writer-rights-excess")
 	mend(t, db, f.Mend)
-	awaitSound(t, db.URL, postgres.CheckupConfig{}, "writer-rights-excess")
+	awaitSound(t, db.URL, checkup.Config{}, "writer-rights-excess")
 }
 
 func TestRolesThatMayTooMuchAreNamed(t *testing.T) {

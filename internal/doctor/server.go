@@ -7,11 +7,12 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/outbox-relay/outbox/internal/checkup"
 	"github.com/outbox-relay/outbox/postgres"
 )
 
 // writable finds a server that the relay cannot settle on.
-func writable(v postgres.Vital) []Finding {
+func writable(v checkup.Vital) []Finding {
 	switch {
 	case v.Recovery:
 		return []Finding{{
@@ -29,7 +30,7 @@ func writable(v postgres.Vital) []Finding {
 
 // pooler finds a pooler that gives each transaction another session. The relay works behind it as it is; a service that prepares statements, as pgx does by
 // itself, fails at times.
-func pooler(v postgres.Vital) ([]Finding, error) {
+func pooler(v checkup.Vital) ([]Finding, error) {
 	switch trouble, known := postgres.FindPoolerTrouble(v.Prepared); {
 	case v.Prepared == nil:
 		return nil, nil

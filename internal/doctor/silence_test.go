@@ -13,8 +13,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/checkup"
 	"github.com/outbox-relay/outbox/internal/pgtest"
-	"github.com/outbox-relay/outbox/postgres"
 )
 
 // muteable stands before a server, and lets nothing through any more when it is told to; connections stay open.
@@ -90,7 +90,7 @@ func (m *muteable) pass(to, from net.Conn) {
 // soon is a limit for what gets no answer, and whole one that is long enough for what gets one.
 const soon, whole = 300 * time.Millisecond, 3 * time.Second
 
-func examineWithin(t *testing.T, pool *pgxpool.Pool, limit time.Duration, limits postgres.CheckupConfig) Report {
+func examineWithin(t *testing.T, pool *pgxpool.Pool, limit time.Duration, limits checkup.Config) Report {
 	t.Helper()
 	r, err := Examine(t.Context(), Config{Pool: pool, Table: "public.outbox_event", WithoutKafka: "a test without", Limit: limit, Checkups: limits})
 	if err != nil {
@@ -119,7 +119,7 @@ func TestALockKeepsNobodyFromAReportAndNothingIsReadyThatWasNotSeen(t *testing.T
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := examineWithin(t, poolOf(t, db.URL), whole, postgres.CheckupConfig{})
+	r := examineWithin(t, poolOf(t, db.URL), whole, checkup.Config{})
 	if got := vitals(r); !slices.Equal(got, []string{schemaSubject}) || r.Ready {
 		t.Errorf("not seen of what matters: %q, ready %t", got, r.Ready)
 	}
@@ -137,7 +137,7 @@ func TestAServerThatFallsSilentEndsTheExaminationSoon(t *testing.T) {
 		t.Fatal(err)
 	}
 	mute.muted.Store(true)
-	r := examineWithin(t, pool, soon, postgres.CheckupConfig{})
+	r := examineWithin(t, pool, soon, checkup.Config{})
 	if got := vitals(r); !slices.Equal(got, []string{writesSubject, poolerSubject, rightsSubject, schemaSubject}) || r.Ready || len(r.Sound) > 0 {
 		t.Errorf("not seen of what matters: %q, ready %t, sound %q", got, r.Ready, r.Sound)
 	}
@@ -152,7 +152,7 @@ func TestAServerThatFallsSilentLaterIsNotAskedForEachOtherThing(t *testing.T) {
 	defer mute.end()
 	pool := poolOf(t, address)
 	// The clocks are compared second.
-	r := examineWithin(t, pool, whole, postgres.CheckupConfig{Now: func() time.Time { mute.muted.Store(true); return time.Now() }})
+	r := examineWithin(t, pool, whole, checkup.Config{Now: func() time.Time { mute.muted.Store(true); return time.Now() }})
 	var asked, not int
 	for _, u := range r.NotLookedAt {
 		if strings.HasPrefix(u.Why, "it took longer than ") {
@@ -172,7 +172,7 @@ func TestAServerThatTakesConnectionsAndSaysNothingIsNotReady(t *testing.T) {
 	mute, address := beforeServer(t, pgtest.New(t))
 	defer mute.end()
 	mute.muted.Store(true)
-	if r := examineWithin(t, poolOf(t, address), soon, postgres.CheckupConfig{}); r.Ready || len(r.Sound) > 0 {
+	if r := examineWithin(t, poolOf(t, address), soon, checkup.Config{}); r.Ready || len(r.Sound) > 0 {
 		t.Errorf("the report is %+v", r)
 	}
 }

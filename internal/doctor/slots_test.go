@@ -7,9 +7,9 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 
+	"github.com/outbox-relay/outbox/internal/checkup"
 	"github.com/outbox-relay/outbox/internal/devpg"
 	"github.com/outbox-relay/outbox/internal/pgtest"
-	"github.com/outbox-relay/outbox/postgres"
 )
 
 // Slots are the server's, so that the test has one of its own. Nothing is said of slots that keep nothing, nor of temporary ones.
@@ -23,7 +23,7 @@ func TestReplicationSlotsThatKeepTheLogAreFound(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	awaitSound(t, db.URL, postgres.CheckupConfig{}, "slot-inactive")
+	awaitSound(t, db.URL, checkup.Config{}, "slot-inactive")
 
 	db.Exec(t, "SELECT pg_create_physical_replication_slot('standby', true)")
 	db.Exec(t, "SELECT pg_create_logical_replication_slot('debezium', 'pgoutput')")
@@ -46,23 +46,23 @@ func TestReplicationSlotsThatKeepTheLogAreFound(t *testing.T) {
 
 	stop := readSlot(t, db.URL, "standby")
 	db.Exec(t, "INSERT INTO fills SELECT i FROM generate_series(1, 1000) i")
-	limits := postgres.CheckupConfig{SlotLog: 1}
+	limits := checkup.Config{SlotLog: 1}
 	f = awaitFinding(t, db.URL, limits, "slot-behind")
 	if !strings.HasPrefix(f.Text, "the physical replication slot standby is read from, and far behind: it keeps 0 MiB") || strings.Contains(f.Mend, "pg_drop") {
 		t.Errorf("a reader that is behind: %+v", f)
 	}
-	awaitSound(t, db.URL, postgres.CheckupConfig{}, "slot-behind")
+	awaitSound(t, db.URL, checkup.Config{}, "slot-behind")
 	stop()
-	awaitFinding(t, db.URL, postgres.CheckupConfig{}, "slot-inactive")
+	awaitFinding(t, db.URL, checkup.Config{}, "slot-inactive")
 
 	for range 3 {
 		db.Exec(t, "INSERT INTO fills SELECT 1")
 		db.Exec(t, "SELECT pg_switch_wal()")
 	}
 	db.Exec(t, "CHECKPOINT")
-	f = awaitFinding(t, db.URL, postgres.CheckupConfig{}, "slot-lost")
+	f = awaitFinding(t, db.URL, checkup.Config{}, "slot-lost")
 	db.Exec(t, f.Mend[strings.Index(f.Mend, "SELECT pg_drop"):])
-	awaitSound(t, db.URL, postgres.CheckupConfig{}, "slot-lost")
+	awaitSound(t, db.URL, checkup.Config{}, "slot-lost")
 }
 
 // readSlot reads from a slot, as a standby does that says nothing of how far it is, until stop is called.

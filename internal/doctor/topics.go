@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/outbox-relay/outbox/internal/advice"
+	"github.com/outbox-relay/outbox/internal/checkup"
 	"github.com/outbox-relay/outbox/kafka"
-	"github.com/outbox-relay/outbox/postgres"
 )
 
 // shownTopics is how many topics of one finding are named.
@@ -27,8 +27,8 @@ type topicFault struct {
 }
 
 // topics looks at the topics that events wait for, at those that must be there, and at dead-letter topics.
-func topics(ctx context.Context, k *Kafka, w postgres.Waiting) ([]Finding, error) {
-	waits := map[string]postgres.WaitingTopic{}
+func topics(ctx context.Context, k *Kafka, w checkup.Waiting) ([]Finding, error) {
+	waits := map[string]checkup.WaitingTopic{}
 	for _, t := range w.Topics {
 		waits[t.Topic] = t
 	}
@@ -47,7 +47,7 @@ func topics(ctx context.Context, k *Kafka, w postgres.Waiting) ([]Finding, error
 }
 
 // topicsOf are those that events wait for.
-func topicsOf(w postgres.Waiting) (names []string) {
+func topicsOf(w checkup.Waiting) (names []string) {
 	for _, t := range w.Topics {
 		names = append(names, t.Topic)
 	}
@@ -55,7 +55,7 @@ func topicsOf(w postgres.Waiting) (names []string) {
 }
 
 // lettersOf are the dead-letter topics of the policies and those that dead events went to.
-func lettersOf(k *Kafka, names []string, w postgres.Waiting) []string {
+func lettersOf(k *Kafka, names []string, w checkup.Waiting) []string {
 	letters := slices.Clone(w.Letters)
 	for _, pattern := range k.Letters {
 		if !strings.Contains(pattern, "{topic}") {
@@ -73,7 +73,7 @@ func lettersOf(k *Kafka, names []string, w postgres.Waiting) []string {
 type topicLook struct {
 	*Kafka
 	kafka.TopicState
-	waits   postgres.WaitingTopic
+	waits   checkup.WaitingTopic
 	letters bool
 }
 

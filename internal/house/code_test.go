@@ -125,7 +125,7 @@ func ends(s source) (found []string) {
 var statement = regexp.MustCompile(`(?s)\bSELECT\b.*\bFROM\b|\bSELECT [a-z_]+\(|\bINSERT\s+INTO\b|\bUPDATE\b.*\bSET\b|\bDELETE\s+FROM\b|\b(CREATE|ALTER|DROP)\s+(TABLE|INDEX|UNIQUE|SCHEMA|SEQUENCE|DATABASE|ROLE|FUNCTION|TRIGGER)\b`)
 
 func sqlElsewhere(s source) (found []string) {
-	if s.isTest() || s.in(".", "inbox", "postgres", "migrate", "internal/pg", "internal/devpg", "internal/pgtest", "internal/kafkatest", "internal/demo", "internal/benchmark", "outboxtest", "examples", "bench") {
+	if s.isTest() || s.in(".", "inbox", "postgres", "migrate", "internal/pg", "internal/checkup", "internal/devpg", "internal/pgtest", "internal/kafkatest", "internal/demo", "internal/benchmark", "outboxtest", "examples", "bench") {
 		return nil
 	}
 	ast.Inspect(s.ast, func(n ast.Node) bool {

@@ -1,4 +1,4 @@
-package postgres
+package checkup
 
 import (
 	"context"
@@ -29,7 +29,7 @@ const preparedSQL = `
 SELECT gid, owner::text, extract(epoch FROM clock_timestamp() - prepared)::float8 FROM pg_prepared_xacts
 WHERE database = current_database() AND clock_timestamp() - prepared > $1 * interval '1 second' ORDER BY prepared LIMIT 20`
 
-func (c checkups) sessions(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
+func (c checks) sessions(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
 	writer, snapshot := c.cfg.OpenWriter.Seconds(), c.cfg.HeldSnapshot.Seconds()
 	rows, err := tx.Query(ctx, sessionsSQL, c.table.SQL(), writer, snapshot)
 	if err != nil {
@@ -89,7 +89,7 @@ func (s longSession) symptom(table pg.Table) Symptom {
 }
 
 // prepared finds transactions that nobody is connected for.
-func (c checkups) prepared(ctx context.Context, tx pgx.Tx, seconds float64) (found []Symptom, err error) {
+func (c checks) prepared(ctx context.Context, tx pgx.Tx, seconds float64) (found []Symptom, err error) {
 	rows, err := tx.Query(ctx, preparedSQL, seconds)
 	if err != nil {
 		return nil, err

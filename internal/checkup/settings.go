@@ -1,4 +1,4 @@
-package postgres
+package checkup
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 // oldestVersion is the oldest server that the relay works with, as server_version_num.
 const oldestVersion = 140000
 
-func (c checkups) version(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
+func (c checks) version(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
 	var number int
 	var name string
 	err = tx.QueryRow(ctx, `SELECT current_setting('server_version_num')::integer, current_setting('server_version')`).Scan(&number, &name)
@@ -32,7 +32,7 @@ func versionSymptoms(number int, name string) []Symptom {
 }
 
 // clock compares the clocks at the middle of the way to the server and back.
-func (c checkups) clock(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
+func (c checks) clock(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
 	var there time.Time
 	sent := c.cfg.Now()
 	if err := tx.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&there); err != nil {
@@ -66,7 +66,7 @@ WHERE (s.setdatabase = 0 OR d.datname = current_database())
     WHERE lower(v) = ANY ('{synchronous_commit=off,synchronous_commit=false,synchronous_commit=no,synchronous_commit=0}'))
 ORDER BY 1, 2`
 
-func (c checkups) synchronousCommit(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
+func (c checks) synchronousCommit(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
 	var setting, from string
 	if err := tx.QueryRow(ctx, `SELECT setting, source FROM pg_settings WHERE name = 'synchronous_commit'`).Scan(&setting, &from); err != nil {
 		return nil, "", fmt.Errorf("read synchronous_commit: %w", err)

@@ -1,4 +1,4 @@
-package postgres
+package checkup
 
 import (
 	"context"
@@ -17,7 +17,7 @@ FROM (SELECT pg_get_serial_sequence($1, 'id') AS name) s JOIN pg_sequence q ON q
 
 // sequence finds one that stands below the rows, as after logical replication, which copies none. The newest row is asked for first: what is drawn
 // in between stands above it.
-func (c checkups) sequence(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
+func (c checks) sequence(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
 	var newest, last *int64
 	if err := tx.QueryRow(ctx, `SELECT max(id)::bigint FROM `+c.table.SQL()).Scan(&newest); err != nil {
 		return nil, "", fmt.Errorf("ask for the newest id: %w", err)

@@ -1,4 +1,4 @@
-package postgres
+package checkup
 
 import (
 	"context"
@@ -26,8 +26,8 @@ type Symptom struct {
 	SQL bool
 }
 
-// Checkup is one look at a database.
-type Checkup struct {
+// Check is one look at a database.
+type Check struct {
 	// Subject is a sentence that is true when nothing was found.
 	Subject string
 	// AfterMigration tells that it needs the table and the schema outbox.
@@ -36,8 +36,8 @@ type Checkup struct {
 	Look func(ctx context.Context) (found []Symptom, unseen string, err error)
 }
 
-// CheckupConfig says from where on something is worth a word. The zero value takes the defaults.
-type CheckupConfig struct {
+// Config says from where on something is worth a word. The zero value takes the defaults.
+type Config struct {
 	// OpenWriter is how long a transaction that has written to the table may be open. Default: 2 minutes.
 	OpenWriter time.Duration
 	// HeldSnapshot is how long any transaction may keep VACUUM from dead rows. Default: 10 minutes.
@@ -53,7 +53,7 @@ type CheckupConfig struct {
 	Now func() time.Time
 }
 
-func (c CheckupConfig) withDefaults() CheckupConfig {
+func (c Config) withDefaults() Config {
 	if c.OpenWriter == 0 {
 		c.OpenWriter = 2 * time.Minute
 	}
@@ -75,15 +75,15 @@ func (c CheckupConfig) withDefaults() CheckupConfig {
 	return c
 }
 
-// Checkups are the looks at what [ReadVital] and the migration's own checks leave out: settings of the server, rights that are too large, who keeps
+// Checks are the looks at what [ReadVital] and the migration's own checks leave out: settings of the server, rights that are too large, who keeps
 // the server's log or transactions open, the table's dead rows, its triggers and event ids, and the relays' leases. Each takes a connection of the pool for one short transaction.
-func Checkups(pool *pgxpool.Pool, table string, cfg CheckupConfig) ([]Checkup, error) {
+func Checks(pool *pgxpool.Pool, table string, cfg Config) ([]Check, error) {
 	name, err := pg.ParseTable(table)
 	if err != nil {
 		return nil, err
 	}
-	c := checkups{pool: pool, table: name, cfg: cfg.withDefaults()}
-	return []Checkup{
+	c := checks{pool: pool, table: name, cfg: cfg.withDefaults()}
+	return []Check{
 		c.check("the server's version is supported", false, c.version),
 		c.check("the clocks of this machine and of the database agree", false, c.clock),
 		c.check("no replication slot keeps the server's log for long", false, c.slots),
@@ -99,18 +99,18 @@ func Checkups(pool *pgxpool.Pool, table string, cfg CheckupConfig) ([]Checkup, e
 	}, nil
 }
 
-type checkups struct {
+type checks struct {
 	pool  *pgxpool.Pool
 	table pg.Table
-	cfg   CheckupConfig
+	cfg   Config
 }
 
 // examination is a checkup within its transaction.
 type examination func(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error)
 
 // check makes the transaction for a look. The server ends a statement at the deadline itself: the driver could only go away from it.
-func (c checkups) check(subject string, afterMigration bool, l examination) Checkup {
-	return Checkup{Subject: subject, AfterMigration: afterMigration, Look: func(ctx context.Context) (found []Symptom, unseen string, err error) {
+func (c checks) check(subject string, afterMigration bool, l examination) Check {
+	return Check{Subject: subject, AfterMigration: afterMigration, Look: func(ctx context.Context) (found []Symptom, unseen string, err error) {
 		opts := pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadOnly}
 		err = pgx.BeginTxFunc(ctx, c.pool, opts, func(tx pgx.Tx) error {
 			if deadline, limited := ctx.Deadline(); limited {

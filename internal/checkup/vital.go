@@ -1,4 +1,4 @@
-package postgres
+package checkup
 
 import (
 	"context"
@@ -20,7 +20,7 @@ type Vital struct {
 	// Pooled tells that the sessions change behind a connection: there is a pooler.
 	Pooled bool
 	// Prepared is what comes of a statement that was prepared in one transaction and runs in the next, in another session; nil when it runs, or there is no
-	// pooler. [FindPoolerTrouble] knows what mends it. context.DeadlineExceeded says that the pooler had no second session for the trial.
+	// pooler. [pg.FindPoolerTrouble] knows what mends it. context.DeadlineExceeded says that the pooler had no second session for the trial.
 	Prepared error
 }
 

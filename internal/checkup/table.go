@@ -1,4 +1,4 @@
-package postgres
+package checkup
 
 import (
 	"context"
@@ -15,7 +15,7 @@ const (
 )
 
 // eventIDs finds ids without a time in them, in bulk.
-func (c checkups) eventIDs(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
+func (c checks) eventIDs(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
 	var all, random int64
 	err = tx.QueryRow(ctx, fmt.Sprintf(`
 SELECT count(*), count(*) FILTER (WHERE substr(event_id::text, 15, 1) = '4') FROM (SELECT event_id FROM %s ORDER BY id DESC LIMIT %d) e`,
@@ -38,7 +38,7 @@ SELECT t.tgname::text, p.oid::regprocedure::text, (t.tgtype & 1) = 1, p.prosrc ~
 FROM pg_trigger t JOIN pg_proc p ON p.oid = t.tgfoid
 WHERE t.tgrelid = $1::text::regclass AND NOT t.tgisinternal AND t.tgenabled <> 'D' ORDER BY 1`
 
-func (c checkups) triggers(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
+func (c checks) triggers(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
 	rows, err := tx.Query(ctx, triggersSQL, c.table.SQL())
 	if err != nil {
 		return nil, "", fmt.Errorf("look at triggers: %w", err)
@@ -79,7 +79,7 @@ CROSS JOIN LATERAL (SELECT
 WHERE c.relkind = 'r' AND (n.nspname = 'outbox' OR c.oid = $1::text::regclass OR c.oid IN (SELECT relid FROM pg_partition_tree($1::text::regclass)))
 ORDER BY 1, 2`
 
-func (c checkups) vacuum(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
+func (c checks) vacuum(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
 	var running bool
 	if err := tx.QueryRow(ctx, `SELECT current_setting('autovacuum')::boolean AND current_setting('track_counts')::boolean`).Scan(&running); err != nil {
 		return nil, "", fmt.Errorf("ask for autovacuum: %w", err)

@@ -1,4 +1,4 @@
-package postgres
+package checkup
 
 import (
 	"context"
@@ -18,7 +18,7 @@ WHERE s.wal_status = 'lost' OR s.kept > $1 OR NOT s.active AND coalesce(s.kept::
 ORDER BY s.kept DESC NULLS LAST, s.slot_name LIMIT 20`
 
 // slots looks at who may fill the server's disk. A server in recovery is said elsewhere.
-func (c checkups) slots(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
+func (c checks) slots(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
 	var recovery bool
 	if err := tx.QueryRow(ctx, `SELECT pg_is_in_recovery()`).Scan(&recovery); err != nil || recovery {
 		return nil, "", err

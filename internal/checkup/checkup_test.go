@@ -1,4 +1,4 @@
-package postgres
+package checkup
 
 import (
 	"testing"
@@ -16,9 +16,9 @@ func TestAServerThatIsTooOldIsAnError(t *testing.T) {
 	}
 }
 
-func TestCheckupsRefuseATableThatCannotBe(t *testing.T) {
+func TestChecksRefuseATableThatCannotBe(t *testing.T) {
 	t.Parallel()
-	if _, err := Checkups(pgtest.New(t).Pool(t), "a.b.c", CheckupConfig{}); err == nil {
+	if _, err := Checks(pgtest.New(t).Pool(t), "a.b.c", Config{}); err == nil {
 		t.Error("it was taken")
 	}
 }

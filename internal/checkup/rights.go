@@ -1,4 +1,4 @@
-package postgres
+package checkup
 
 import (
 	"context"
@@ -32,7 +32,7 @@ HAVING bool_or(x.privilege_type = 'INSERT') AND bool_or(x.privilege_type IN ('UP
 ORDER BY 1`
 
 // excess finds roles that may do more than they need.
-func (c checkups) excess(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
+func (c checks) excess(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
 	rows, err := tx.Query(ctx, powersSQL, c.table.SQL(), pg.DefaultApplicationName)
 	if err != nil {
 		return nil, "", fmt.Errorf("look at the relays' roles: %w", err)
@@ -58,7 +58,7 @@ func (c checkups) excess(ctx context.Context, tx pgx.Tx) (found []Symptom, unsee
 	return found, "", err
 }
 
-func (c checkups) tooPowerful(role string, super bool) Symptom {
+func (c checks) tooPowerful(role string, super bool) Symptom {
 	s := Symptom{
 		Code: "rights-owner", Text: fmt.Sprintf("the role %s owns the table, or is a member of the role that does", role),
 		Why:  "a relay that works by it, or whoever gets hold of its password, can drop or rewrite the events",
@@ -71,7 +71,7 @@ func (c checkups) tooPowerful(role string, super bool) Symptom {
 	return s
 }
 
-func (c checkups) writerExcess(role, more string) Symptom {
+func (c checks) writerExcess(role, more string) Symptom {
 	shown, grantee := "the role "+role, quoted(role)
 	if role == "" {
 		shown, grantee = "everybody (PUBLIC)", "PUBLIC"

@@ -1,4 +1,4 @@
-package postgres
+package checkup
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/outbox-relay/outbox/internal/pg"
 )
 
 // copySQL asks when the source was registered, when the server was made (the first half of its system identifier is that time), and whether the role
@@ -25,7 +26,7 @@ SELECT (pg_stat_file(regexp_replace(pg_relation_filepath('pg_class'), '[^/]*$', 
 const makingOfAServer = time.Minute
 
 // copied finds a source that came from elsewhere with its id: by a dump, or with the template of the database. Both may have a relay then.
-func (c checkups) copied(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
+func (c checks) copied(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
 	var id string
 	var registered, made time.Time
 	var files pgtype.Timestamptz
@@ -50,7 +51,7 @@ func (c checkups) copied(ctx context.Context, tx pgx.Tx) (found []Symptom, unsee
 		return nil, "", fmt.Errorf("ask when the database was made: %w", err)
 	}
 	if files.Time.After(server.Add(makingOfAServer)) && registered.Before(files.Time) {
-		return nil, fmt.Sprintf("whether it is a copy: the files of this server are one, as of a standby or after a restore, of %s", clock(files.Time)), nil
+		return nil, fmt.Sprintf("whether it is a copy: the files of this server are one, as of a standby or after a restore, of %s", pg.Clock(files.Time)), nil
 	}
 	// The file's time is that of a whole second.
 	if registered.Before(made.Truncate(time.Second)) {
@@ -59,9 +60,9 @@ func (c checkups) copied(ctx context.Context, tx pgx.Tx) (found []Symptom, unsee
 	return nil, "", nil
 }
 
-func (c checkups) copySymptom(id string, registered time.Time, what string, made time.Time) []Symptom {
+func (c checks) copySymptom(id string, registered time.Time, what string, made time.Time) []Symptom {
 	return []Symptom{{
-		Code: "source-copied", Text: fmt.Sprintf("the source %s of %s was registered at %s, and %s was made at %s: it was copied from elsewhere", id, c.table, clock(registered), what, clock(made)),
+		Code: "source-copied", Text: fmt.Sprintf("the source %s of %s was registered at %s, and %s was made at %s: it was copied from elsewhere", id, c.table, pg.Clock(registered), what, pg.Clock(made)),
 		Why: "if the original is still relayed, a relay here publishes the same events a second time: in a copy for tests, mark them published before one starts",
 		Mend: "-- Only where this is no copy any more but the place to which the original was moved:\n" +
 			fmt.Sprintf("UPDATE outbox.source SET created_at = now() WHERE id = '%s';", id),

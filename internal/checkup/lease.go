@@ -1,4 +1,4 @@
-package postgres
+package checkup
 
 import (
 	"context"
@@ -32,7 +32,7 @@ type seenRelay struct {
 	silentSince                  *time.Time
 }
 
-func (c checkups) leases(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
+func (c checks) leases(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
 	rows, err := tx.Query(ctx, relaysSQL, c.table.Schema, c.table.Name)
 	if err != nil {
 		return nil, "", fmt.Errorf("look at the relays: %w", err)
@@ -91,7 +91,7 @@ func leaseSymptoms(relays []seenRelay, l laneCensus, table pg.Table) (found []Sy
 			continue
 		case r.silentSince != nil:
 			found = append(found, Symptom{
-				Code: "relay-without-kafka", Text: fmt.Sprintf("Kafka does not answer the relay %s since %s", r.name, clock(*r.silentSince)),
+				Code: "relay-without-kafka", Text: fmt.Sprintf("Kafka does not answer the relay %s since %s", r.name, pg.Clock(*r.silentSince)),
 				Why: "it publishes nothing, and leaves its lanes to another relay if Kafka answers one", Mend: "look at the network between that relay and the brokers",
 			})
 		}

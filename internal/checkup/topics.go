@@ -1,4 +1,4 @@
-package postgres
+package checkup
 
 import (
 	"context"
@@ -40,7 +40,7 @@ func ReadWaiting(ctx context.Context, pool *pgxpool.Pool, table string, window i
 		return w, err
 	}
 	err = pgx.BeginTxFunc(ctx, pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		columns, err := readColumns(ctx, tx, name)
+		columns, err := pg.ReadColumns(ctx, tx, name)
 		if err != nil {
 			return err
 		}
