@@ -111,7 +111,7 @@ type PrunePlan struct {
 	Kept map[string]string `json:"kept,omitempty"`
 }
 
-// Pruner is what a [Service] needs to prune. Package postgres implements it.
+// Pruner is what a [Service] needs to prune. Package postgres/retention implements it.
 type Pruner interface {
 	// PlanPrune counts, for some seconds at most. A missing right is an error with CodeForbidden that names the command which prints the grants.
 	PlanPrune(ctx context.Context, p Prune) (PrunePlan, error)

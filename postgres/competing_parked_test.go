@@ -42,7 +42,7 @@ func TestAKeyStaysParkedInModeCompeting(t *testing.T) {
 	t.Parallel()
 	c, o, refs := backToCompeting(t)
 	passAll(t, c)
-	same(t, "published beside the parked key", published(t, o.pool), ids(refs[2:]))
+	same(t, "published beside the parked key", published(t, o.db.Pool), ids(refs[2:]))
 	info, err := c.Open(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -62,9 +62,9 @@ func TestAParkedKeyGoesOnWhileACompetingRelayLives(t *testing.T) {
 				t.Fatalf("outcome = %+v, want it done", out)
 			}
 			passAll(t, c)
-			same(t, "published", published(t, o.pool), ids(refs[first:]))
-			same(t, "lanes that the command has leased", queryOne[int](t, o.pool, `SELECT count(*) FROM outbox.lane WHERE owner IS NOT NULL`), 0)
-			same(t, "dead events", queryOne[int](t, o.pool, `SELECT count(*) FROM outbox.dead_event`), first)
+			same(t, "published", published(t, o.db.Pool), ids(refs[first:]))
+			same(t, "lanes that the command has leased", queryOne[int](t, o.db.Pool, `SELECT count(*) FROM outbox.lane WHERE owner IS NOT NULL`), 0)
+			same(t, "dead events", queryOne[int](t, o.db.Pool, `SELECT count(*) FROM outbox.dead_event`), first)
 		})
 	}
 }
@@ -73,7 +73,7 @@ func TestAParkedKeyGoesOnWhileACompetingRelayLives(t *testing.T) {
 func TestSkippingWaitsForARelayThatHasTheRow(t *testing.T) {
 	t.Parallel()
 	_, o, refs := backToCompeting(t)
-	tx, err := o.pool.Begin(t.Context())
+	tx, err := o.db.Pool.Begin(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestSkippingWaitsForARelayThatHasTheRow(t *testing.T) {
 	if err := o.StandIn(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	same(t, "open requests while the row is locked", openRequestCount(t, o.pool), 1)
+	same(t, "open requests while the row is locked", openRequestCount(t, o.db.Pool), 1)
 	if _, err := tx.Exec(t.Context(), `UPDATE outbox_event SET published_at = now() WHERE id = $1`, refs[0].ID); err != nil {
 		t.Fatal(err)
 	}
@@ -115,13 +115,13 @@ func TestNothingIsDecidedWithoutLanesWhileOneIsLeased(t *testing.T) {
 	if _, err := o.Request(t.Context(), VerbUnpark, orders, "ann", ""); err != nil {
 		t.Fatal(err)
 	}
-	exec(t, o.pool, `UPDATE outbox.lane SET owner = gen_random_uuid(), epoch = 9, expires_at = clock_timestamp() + interval '1 h' WHERE lane = 3`)
-	row, err := o.source(t.Context())
+	exec(t, o.db.Pool, `UPDATE outbox.lane SET owner = gen_random_uuid(), epoch = 9, expires_at = clock_timestamp() + interval '1 h' WHERE lane = 3`)
+	row, err := o.db.Source(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := newRequests(o.db, row).withoutLanes(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	same(t, "open requests", queryOne[int](t, o.pool, `SELECT count(*) FROM outbox.request WHERE done_at IS NULL`), 1)
+	same(t, "open requests", queryOne[int](t, o.db.Pool, `SELECT count(*) FROM outbox.request WHERE done_at IS NULL`), 1)
 }

@@ -1,5 +1,6 @@
 // Package postgres implements the relay's [relay.Source] over PostgreSQL: it reads unpublished events, settles them, and keeps the leases and
-// the failures. Every statement that works on the outbox table is here, except those that write an event and those that make the table.
+// the failures. Every statement that works on the outbox table is here, except those that write an event, those that make the table, those that delete what is
+// old (package retention), and what doctor asks.
 //
 // # How events are read
 //

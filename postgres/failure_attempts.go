@@ -47,7 +47,7 @@ func scanFailing(row pgx.CollectableRow) (relay.Failing, error) {
 	var r relay.Failing
 	var us int64
 	err := row.Scan(&r.Topic, &r.PartitionKey, &r.Event.ID, &r.Event.EventID, &r.Attempts, &r.Crashes, &r.Waits, &us)
-	r.In = microseconds(us)
+	r.In = pg.Microseconds(us)
 	return r, err
 }
 

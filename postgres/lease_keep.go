@@ -50,7 +50,7 @@ func (l *leases) Look(ctx context.Context, owner relay.Owner) (relay.View, error
 	if err != nil {
 		return relay.View{}, fmt.Errorf("look at the lanes of %s: %w", l.row.Table, err)
 	}
-	v.Proved, v.Expires = microseconds(proved), microseconds(us)
+	v.Proved, v.Expires = pg.Microseconds(proved), pg.Microseconds(us)
 	return v, nil
 }
 

@@ -34,10 +34,10 @@ func (s *Store) begin(ctx context.Context, tx pgx.Tx) (survey, error) {
 		return l, err
 	}
 	var err error
-	if l.row, err = pg.ReadSource(ctx, tx, s.table); err != nil {
+	if l.row, err = pg.ReadSource(ctx, tx, s.db.Table); err != nil {
 		return l, err
 	}
-	l.columns, err = pg.ReadColumns(ctx, tx, s.table)
+	l.columns, err = pg.ReadColumns(ctx, tx, s.db.Table)
 	return l, err
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
+	"github.com/outbox-relay/outbox/postgres/retention"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -209,7 +210,7 @@ WHERE n.source = $1::uuid AND n.lane = $2::integer AND n.expires_at > now()`, l.
 // missing says where an event could be that is nowhere.
 func (l survey) missing(ctx context.Context, ref operate.Ref) error {
 	text := fmt.Sprintf("event %s: there is none in %s, and none that is dead", ref, l.row.Table)
-	if where, err := detachedWith(ctx, l.tx, l.row, ref); err != nil || where != "" {
+	if where, err := retention.DetachedWith(ctx, l.tx, l.row, ref); err != nil || where != "" {
 		return firstError(err, operate.Refuse(operate.CodeNotFound, "%s: %s", text, where))
 	}
 	if ref.EventID == uuid.Nil {

@@ -134,7 +134,7 @@ const maxForgetCount = 1_000_000
 func (s *Store) Forget(ctx context.Context, f operate.Forget, progress func(int64)) (n int64, err error) {
 	// What a consumer handles from now on is not meant, although nothing else bounds it.
 	var began time.Time
-	if err := s.pool.QueryRow(ctx, "SELECT now()", pgx.QueryExecModeExec).Scan(&began); err != nil {
+	if err := s.db.Pool.QueryRow(ctx, "SELECT now()", pgx.QueryExecModeExec).Scan(&began); err != nil {
 		return 0, s.refusal(ctx, err, "ask the database for its time", changeTimeout)
 	}
 	var q query

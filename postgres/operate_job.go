@@ -11,14 +11,8 @@ import (
 	"github.com/outbox-relay/outbox/operate"
 )
 
-// jobGoesOn tells of a row j of outbox.job that somebody runs it. Whoever does says so every few seconds; after half a minute without a word the job is over
-// for good, by the database's clock: its process was killed, or cut off, and nobody waits for what is left of it.
-var jobGoesOn = goesOn("j")
-
-// goesOn is jobGoesOn for a row of outbox.job that goes by another alias.
-func goesOn(alias string) string {
-	return fmt.Sprintf(`(%[1]s.state = 'running' AND %[1]s.seen_at > clock_timestamp() - interval '30 seconds')`, alias)
-}
+// jobGoesOn tells of a row j of outbox.job that somebody runs it.
+var jobGoesOn = pg.JobGoesOn("j")
 
 // jobLost is the other way for a job to be over than an end that was written down.
 var jobLost = `(j.state = 'running' AND NOT ` + jobGoesOn + `)`

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outbox-relay/outbox/operate"
+	"github.com/outbox-relay/outbox/postgres/retention"
 )
 
 // killed is a job on n parked keys whose command was killed: of its requests two are done, one has failed, and the rest is open.
@@ -207,7 +208,15 @@ func TestAKilledJobIsPrunedInTheEndAndALivingOneIsNot(t *testing.T) {
 		if ago == "2 h" {
 			age = time.Hour
 		}
-		same(t, "jobs pruned that were last seen before "+ago, prune(t, db, operate.Prune{Audit: &age}).Jobs, want)
+		pruner, err := retention.NewPruner(db, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		pruned, err := pruner.Prune(t.Context(), operate.Prune{Audit: &age}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		same(t, "jobs pruned that were last seen before "+ago, pruned.Jobs, want)
 	}
 }
 

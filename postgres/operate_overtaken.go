@@ -18,7 +18,7 @@ func (s *Store) Overtaken(ctx context.Context, t operate.Target) (operate.Overta
 
 // overtaken looks behind one dead event.
 func (s *Store) overtaken(ctx context.Context, topic, partitionKey string, id int64) (Overtaken, error) {
-	row, err := s.source(ctx)
+	row, err := s.db.Source(ctx)
 	if err != nil {
 		return OvertakenUnknown, err
 	}
@@ -42,7 +42,7 @@ func (s *Store) OvertakenOf(ctx context.Context, bulk operate.Bulk, at operate.C
 	if err != nil {
 		return operate.OvertakenPage{}, err
 	}
-	row, err := s.source(ctx)
+	row, err := s.db.Source(ctx)
 	if err != nil {
 		return operate.OvertakenPage{}, err
 	}

@@ -28,13 +28,13 @@ UPDATE outbox.request SET done_at = clock_timestamp(), outcome = $3, error = $4 
 	if err != nil || withdrawn {
 		return operate.Answer{}, withdrawn, err
 	}
-	row, err := s.source(ctx)
+	row, err := s.db.Source(ctx)
 	if err != nil {
 		return operate.Answer{}, false, err
 	}
 	out, done, err := s.outcome(ctx, row.ID, request)
 	if err == nil && !done {
-		err = fmt.Errorf("request %d of %s is open, and cannot be taken back", request, s.table)
+		err = fmt.Errorf("request %d of %s is open, and cannot be taken back", request, s.db.Table)
 	}
 	return operate.Answer{Text: out.Text, Problem: out.Problem}, false, err
 }

@@ -15,7 +15,7 @@ func abandoned(t *testing.T, s *Store) int64 {
 		t.Fatal(err)
 	}
 	var key string
-	if err := s.pool.QueryRow(t.Context(), `SELECT partition_key FROM outbox.parked_key LIMIT 1`).Scan(&key); err != nil {
+	if err := s.db.Pool.QueryRow(t.Context(), `SELECT partition_key FROM outbox.parked_key LIMIT 1`).Scan(&key); err != nil {
 		t.Fatal(err)
 	}
 	id, err := s.Ask(t.Context(), audit, operate.VerbUnpark, operate.Target{Topic: "shop.a", PartitionKey: key}, "ann", "mended")

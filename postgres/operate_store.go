@@ -14,12 +14,15 @@ import (
 
 	"github.com/outbox-relay/outbox/internal/pg"
 	"github.com/outbox-relay/outbox/operate"
+	"github.com/outbox-relay/outbox/postgres/retention"
 )
 
 // Store is the operators' service's side of a source: it implements [operate.Store] by statements over the given pool, and holds nothing
 // open between calls.
 type Store struct {
 	*Operator
+	*retention.Pruner
+	db      pg.Access
 	windows windows
 	now     func() time.Time
 }
@@ -33,7 +36,11 @@ func NewStore(pool *pgxpool.Pool, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{Operator: o, windows: defaultWindows, now: time.Now}, nil
+	p, err := retention.NewPruner(pool, cfg.Table)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{Operator: o, Pruner: p, db: o.db, windows: defaultWindows, now: time.Now}, nil
 }
 
 // lookSettingsSQL is what every look sets for its transaction. Bitmap scans would fetch a whole backlog for each page where the statistics are old, and a
@@ -62,10 +69,10 @@ func see[T any](ctx context.Context, s *Store, limit time.Duration, what string,
 		}
 		l := survey{tx: tx, windows: s.windows}
 		var err error
-		if l.row, err = pg.ReadSource(ctx, tx, s.table); err != nil {
+		if l.row, err = pg.ReadSource(ctx, tx, s.db.Table); err != nil {
 			return err
 		}
-		if l.columns, err = pg.ReadColumns(ctx, tx, s.table); err != nil {
+		if l.columns, err = pg.ReadColumns(ctx, tx, s.db.Table); err != nil {
 			return err
 		}
 		found, err = fn(ctx, l)
@@ -82,20 +89,20 @@ func (s *Store) refusal(ctx context.Context, err error, what string, limit time.
 	var refused *operate.Error
 	switch {
 	case pg.Code(err) == "42501":
-		return pg.LacksRight(s.pool, s.table, fmt.Sprintf("%s of %s", what, s.table), err, "--operator")
+		return pg.LacksRight(s.db.Pool, s.db.Table, fmt.Sprintf("%s of %s", what, s.db.Table), err, "--operator")
 	case errors.As(err, &refused):
 		return err
 	case pg.Code(err) == "57014" && ctx.Err() == nil, errors.Is(err, context.DeadlineExceeded):
 		return &operate.Error{Code: operate.CodeTooSlow, Text: fmt.Sprintf(
 			"%s of %s: the database did not answer within %s; narrow it by --min-id and --max-id, or name the events; outbox status tells whether the index for what is unpublished is missing",
-			what, s.table, limit)}
+			what, s.db.Table, limit)}
 	case pg.Code(err) == "22P05" || pg.Code(err) == "22021":
-		return &operate.Error{Code: operate.CodeInvalid, Text: fmt.Sprintf("%s of %s: no event has such a text: the database's encoding has no place for it", what, s.table), Err: err}
+		return &operate.Error{Code: operate.CodeInvalid, Text: fmt.Sprintf("%s of %s: no event has such a text: the database's encoding has no place for it", what, s.db.Table), Err: err}
 	case pg.Code(err) == "42P01" || pg.Code(err) == "42703":
 		return &operate.Error{Code: operate.CodeUnavailable, Text: fmt.Sprintf(
-			"%s of %s: the schema outbox is older than this program; run: outbox migrate up", what, s.table), Err: err}
+			"%s of %s: the schema outbox is older than this program; run: outbox migrate up", what, s.db.Table), Err: err}
 	}
-	return &operate.Error{Code: operate.CodeUnavailable, Text: fmt.Sprintf("%s of %s", what, s.table), Err: pg.Mark(err)}
+	return &operate.Error{Code: operate.CodeUnavailable, Text: fmt.Sprintf("%s of %s", what, s.db.Table), Err: pg.Mark(err)}
 }
 
 // query is a statement that is being written, with its parameters. Each is cast where it stands: no mode of the driver has to guess.

@@ -27,9 +27,7 @@ const (
 // Operator is the operators' side of a source: it reads the relay's state and asks the relay for changes. It works over the given
 // pool and holds nothing open between calls.
 type Operator struct {
-	db    pg.Runner
-	pool  *pgxpool.Pool
-	table pg.Table
+	db    pg.Access
 	every time.Duration
 	// size is how many requests the last batch took that it carried out itself; 0 before the first. What was too much once is not tried again and again.
 	size atomic.Int64
@@ -37,20 +35,16 @@ type Operator struct {
 
 // NewOperator returns the operators' side of the table in cfg; nothing else of cfg is used. It connects to nothing yet.
 func NewOperator(pool *pgxpool.Pool, cfg Config) (*Operator, error) {
-	cfg = cfg.withDefaults()
-	table, err := pg.ParseTable(cfg.Table)
-	if pool == nil {
-		err = errors.Join(errors.New("the pool is nil"), err)
-	}
+	db, err := pg.NewAccess(pool, cfg.Table)
 	if err != nil {
-		return nil, fmt.Errorf("configure the operator: %w", err)
+		return nil, err
 	}
-	return &Operator{db: pg.OnPool(pool), pool: pool, table: table, every: awaitEvery}, nil
+	return &Operator{db: db, every: awaitEvery}, nil
 }
 
 // Status returns all that is known of the source. It counts to 1,000,000 and gives up after 10 s.
 func (o *Operator) Status(ctx context.Context) (Status, error) {
-	row, err := o.source(ctx)
+	row, err := o.db.Source(ctx)
 	if err != nil {
 		return Status{}, err
 	}
@@ -59,7 +53,7 @@ func (o *Operator) Status(ctx context.Context) (Status, error) {
 
 // Parked returns the keys that are parked, in the order in which they were.
 func (o *Operator) Parked(ctx context.Context) ([]relay.ParkedKey, error) {
-	row, err := o.source(ctx)
+	row, err := o.db.Source(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -70,18 +64,18 @@ func (o *Operator) Parked(ctx context.Context) ([]relay.ParkedKey, error) {
 // Competing returns the names of the relays that compete for the source's rows and are alive. They park no key: what they leave out for a while after a
 // failure is nowhere in the database.
 func (o *Operator) Competing(ctx context.Context) ([]string, error) {
-	row, err := o.source(ctx)
+	row, err := o.db.Source(ctx)
 	if err != nil {
 		return nil, err
 	}
-	rows, err := o.pool.Query(ctx, `
+	rows, err := o.db.Pool.Query(ctx, `
 SELECT name FROM outbox.relay WHERE source = $1 AND mode = 'competing' AND expires_at > clock_timestamp() ORDER BY name`, row.ID)
 	if err != nil {
-		return nil, fmt.Errorf("look for competing relays of %s: %w", o.table, err)
+		return nil, fmt.Errorf("look for competing relays of %s: %w", o.db.Table, err)
 	}
 	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {
-		return nil, fmt.Errorf("look for competing relays of %s: %w", o.table, err)
+		return nil, fmt.Errorf("look for competing relays of %s: %w", o.db.Table, err)
 	}
 	return names, nil
 }
@@ -109,7 +103,7 @@ func (o *Operator) RequestEvent(ctx context.Context, verb string, key relay.Key,
 
 // ask writes a request down, for a key where there is no event, and notes its id in the row of the audit that it belongs to, if there is one.
 func (o *Operator) ask(ctx context.Context, audit int64, verb string, key relay.Key, event *relay.Ref, by, why string) (id int64, err error) {
-	row, err := o.source(ctx)
+	row, err := o.db.Source(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -133,12 +127,12 @@ INSERT INTO outbox.request (source, verb, topic, partition_key, requested_by, re
 )`, len(args))
 	}
 	sql += " SELECT id FROM asked"
-	err = o.pool.QueryRow(ctx, sql, args...).Scan(&id)
+	err = o.db.Pool.QueryRow(ctx, sql, args...).Scan(&id)
 	if event == nil && errors.Is(err, pgx.ErrNoRows) {
 		err = ErrCompeting
 	}
 	if err != nil {
-		return 0, fmt.Errorf("request %s for %s: %w", verb, o.table, err)
+		return 0, fmt.Errorf("request %s for %s: %w", verb, o.db.Table, err)
 	}
 	return id, nil
 }
@@ -158,13 +152,13 @@ type Outcome struct {
 func (o *Operator) Await(ctx context.Context, id int64) (Outcome, error) {
 	outcome, err := o.await(ctx, id)
 	if err != nil && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)) {
-		return outcome, fmt.Errorf("await request %d of %s: the request is queued and may still be carried out; outbox events show tells of an event what keeps it: %w", id, o.table, cmp.Or(ctx.Err(), err))
+		return outcome, fmt.Errorf("await request %d of %s: the request is queued and may still be carried out; outbox events show tells of an event what keeps it: %w", id, o.db.Table, cmp.Or(ctx.Err(), err))
 	}
 	return outcome, err
 }
 
 func (o *Operator) await(ctx context.Context, id int64) (Outcome, error) {
-	row, err := o.source(ctx)
+	row, err := o.db.Source(ctx)
 	if err != nil {
 		return Outcome{}, err
 	}
@@ -192,14 +186,14 @@ func (o *Operator) await(ctx context.Context, id int64) (Outcome, error) {
 func (o *Operator) outcome(ctx context.Context, source uuid.UUID, id int64) (Outcome, bool, error) {
 	var out Outcome
 	var at *time.Time
-	err := o.pool.QueryRow(ctx, `
+	err := o.db.Pool.QueryRow(ctx, `
 SELECT done_at, coalesce(outcome, ''), coalesce(error, '') FROM outbox.request WHERE source = $1 AND id = $2`, source, id).
 		Scan(&at, &out.Text, &out.Problem)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return Outcome{}, false, fmt.Errorf("await request %d: there is none of this id for %s", id, o.table)
+		return Outcome{}, false, fmt.Errorf("await request %d: there is none of this id for %s", id, o.db.Table)
 	}
 	if err != nil {
-		return Outcome{}, false, fmt.Errorf("await request %d of %s: %w", id, o.table, err)
+		return Outcome{}, false, fmt.Errorf("await request %d of %s: %w", id, o.db.Table, err)
 	}
 	if at == nil {
 		return Outcome{}, false, nil
@@ -215,7 +209,7 @@ const standInName = "operator"
 // for rows. Of a parked key nothing is in flight then.
 func (o *Operator) standIn(ctx context.Context, row pg.Source) error {
 	var leased, competing bool
-	err := o.pool.QueryRow(ctx, `
+	err := o.db.Pool.QueryRow(ctx, `
 SELECT EXISTS (SELECT FROM outbox.lane WHERE source = $1 AND expires_at > clock_timestamp())
     OR EXISTS (SELECT FROM outbox.relay WHERE source = $1 AND mode = 'leased' AND standing > 0 AND expires_at > clock_timestamp()),
        EXISTS (SELECT FROM outbox.relay WHERE source = $1 AND mode = 'competing' AND expires_at > clock_timestamp())`, row.ID).Scan(&leased, &competing)
@@ -253,7 +247,7 @@ func repeat(ctx context.Context, carryOut func(context.Context) (relay.Carried, 
 
 // StandIn carries out open requests when no relay is alive to do it, for a few seconds at most; else it does nothing.
 func (o *Operator) StandIn(ctx context.Context) error {
-	row, err := o.source(ctx)
+	row, err := o.db.Source(ctx)
 	if err != nil {
 		return err
 	}
@@ -268,15 +262,4 @@ func leave(l *leases, claim relay.Claim) error {
 	ctx, cancel := context.WithTimeout(context.Background(), operatorTTL/3)
 	defer cancel()
 	return l.Leave(ctx, claim)
-}
-
-func (o *Operator) source(ctx context.Context) (pg.Source, error) {
-	row, err := pg.ReadSource(ctx, o.pool, o.table)
-	if pg.Code(err) == "42501" {
-		return pg.Source{}, pg.LacksRight(o.pool, o.table, fmt.Sprintf("%s: read outbox.source", o.table), err, "--operator")
-	}
-	if err != nil {
-		return pg.Source{}, fmt.Errorf("%s: %w", o.table, err)
-	}
-	return row, nil
 }

@@ -54,7 +54,7 @@ func (f *failures) Pauses(ctx context.Context) (p relay.Pauses, err error) {
 
 // Pauses returns what is paused, the oldest first.
 func (o *Operator) Pauses(ctx context.Context) ([]relay.Pause, error) {
-	row, err := o.source(ctx)
+	row, err := o.db.Source(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -90,13 +90,13 @@ DELETE FROM outbox.pause WHERE source = $1 AND scope = $2 AND topic = $3 AND key
 }
 
 func (o *Operator) changePause(ctx context.Context, doing, sql string, args ...any) (changed bool, err error) {
-	row, err := o.source(ctx)
+	row, err := o.db.Source(ctx)
 	if err != nil {
 		return false, err
 	}
-	tag, err := o.pool.Exec(ctx, sql, append([]any{row.ID}, args...)...)
+	tag, err := o.db.Pool.Exec(ctx, sql, append([]any{row.ID}, args...)...)
 	if err != nil {
-		return false, fmt.Errorf("%s %s: %w", doing, o.table, err)
+		return false, fmt.Errorf("%s %s: %w", doing, o.db.Table, err)
 	}
 	return tag.RowsAffected() > 0, nil
 }

@@ -19,7 +19,7 @@ const MaxLanes = 1024
 
 // Lanes returns the source's lanes, in ascending order.
 func (o *Operator) Lanes(ctx context.Context) ([]LaneStatus, error) {
-	row, err := o.source(ctx)
+	row, err := o.db.Source(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -29,7 +29,7 @@ func (o *Operator) Lanes(ctx context.Context) ([]LaneStatus, error) {
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look at the lanes of %s: %w", o.table, err)
+		return nil, fmt.Errorf("look at the lanes of %s: %w", o.db.Table, err)
 	}
 	return lanes, nil
 }
@@ -39,18 +39,18 @@ func (o *Operator) Lanes(ctx context.Context) ([]LaneStatus, error) {
 // schema outbox's owner; without them the error is relay.ErrConfiguration.
 func (o *Operator) SetLanes(ctx context.Context, n int) error {
 	if n < 1 || n > MaxLanes {
-		return fmt.Errorf("set the lanes of %s: %d lanes: want 1 to %d", o.table, n, MaxLanes)
+		return fmt.Errorf("set the lanes of %s: %d lanes: want 1 to %d", o.db.Table, n, MaxLanes)
 	}
-	row, err := o.source(ctx)
+	row, err := o.db.Source(ctx)
 	if err != nil {
 		return err
 	}
 	err = pg.InTx(ctx, o.db, func(ctx context.Context, tx pgx.Tx) error { return setLanes(ctx, tx, row, n) })
 	if pg.Code(err) == "42501" {
-		return pg.Misconfigured(fmt.Errorf("set the lanes of %s: %w; it needs the rights with which outbox migrate up was run", o.table, err))
+		return pg.Misconfigured(fmt.Errorf("set the lanes of %s: %w; it needs the rights with which outbox migrate up was run", o.db.Table, err))
 	}
 	if err != nil {
-		return fmt.Errorf("set the lanes of %s: %w", o.table, err)
+		return fmt.Errorf("set the lanes of %s: %w", o.db.Table, err)
 	}
 	return nil
 }
@@ -75,7 +75,7 @@ func (o *Operator) AwaitSetLanes(ctx context.Context, n int, waiting func(what s
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("set the lanes of %s: waited in vain, nothing was changed: %w", o.table, busy)
+			return fmt.Errorf("set the lanes of %s: waited in vain, nothing was changed: %w", o.db.Table, busy)
 		case <-tick.C:
 		}
 	}
@@ -83,27 +83,27 @@ func (o *Operator) AwaitSetLanes(ctx context.Context, n int, waiting func(what s
 
 // stopped looks without a lock, which would get in the way of the relays that are waited for, and does what is left to do when they are gone.
 func (o *Operator) stopped(ctx context.Context) error {
-	row, err := o.source(ctx)
+	row, err := o.db.Source(ctx)
 	if err != nil {
 		return err
 	}
-	if err := firstError(refuseIfAlive(ctx, o.pool, row.ID), refuseIfIntended(ctx, o.pool, row.ID)); err != nil {
+	if err := firstError(refuseIfAlive(ctx, o.db.Pool, row.ID), refuseIfIntended(ctx, o.db.Pool, row.ID)); err != nil {
 		return err
 	}
 	for {
 		var open int
-		err := o.pool.QueryRow(ctx, `SELECT count(*) FROM outbox.request WHERE source = $1 AND done_at IS NULL`, row.ID).Scan(&open)
+		err := o.db.Pool.QueryRow(ctx, `SELECT count(*) FROM outbox.request WHERE source = $1 AND done_at IS NULL`, row.ID).Scan(&open)
 		if err != nil {
-			return fmt.Errorf("count the requests for %s: %w", o.table, err)
+			return fmt.Errorf("count the requests for %s: %w", o.db.Table, err)
 		}
 		if open == 0 {
 			return nil
 		}
-		if err := refuseIfAlive(ctx, o.pool, row.ID); err != nil {
+		if err := refuseIfAlive(ctx, o.db.Pool, row.ID); err != nil {
 			return err
 		}
 		if err := o.standIn(ctx, row); err != nil {
-			return fmt.Errorf("carry out the requests for %s that are open: %w", o.table, err)
+			return fmt.Errorf("carry out the requests for %s that are open: %w", o.db.Table, err)
 		}
 	}
 }
@@ -163,7 +163,7 @@ SELECT name, (extract(epoch FROM max(expires_at) - clock_timestamp()) * 1000000)
 	var us int64
 	_, err = pgx.ForEachRow(rows, []any{&name, &us}, func() error {
 		quoted = append(quoted, strconv.Quote(name))
-		names = append(names, fmt.Sprintf("%q (alive for %s unless it says so again)", name, microseconds(us).Round(100*time.Millisecond)))
+		names = append(names, fmt.Sprintf("%q (alive for %s unless it says so again)", name, pg.Microseconds(us).Round(100*time.Millisecond)))
 		return nil
 	})
 	switch {

@@ -1,8 +1,6 @@
 package postgres
 
 import (
-	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -11,54 +9,27 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/pgtest"
 	"github.com/outbox-relay/outbox/relay"
 )
 
 // leastRights returns a pool of the same database for a role that may do what a relay does, and no more.
 func leastRights(t *testing.T, db *pgxpool.Pool, cfg Config) *pgxpool.Pool {
 	t.Helper()
-	settling := `GRANT UPDATE (published_at) ON TABLE outbox_event TO %[1]s;`
 	if cfg.Settle == Delete {
-		settling = `GRANT DELETE ON TABLE outbox_event TO %[1]s;`
+		return pgtest.AsRelay(t, db, "DELETE")
 	}
-	role := bareRole(t, db)
-	exec(t, db, fmt.Sprintf(`DO $do$ BEGIN
-GRANT USAGE ON SCHEMA outbox TO %[1]s;
-GRANT SELECT ON TABLE outbox_event TO %[1]s;
-GRANT SELECT ON SEQUENCE outbox_event_id_seq TO %[1]s;
-`+settling+`
-GRANT SELECT ON TABLE outbox.migration, outbox.source, outbox.pause, outbox.job TO %[1]s;
-GRANT UPDATE (first_published_at) ON TABLE outbox.source TO %[1]s;
-GRANT SELECT, UPDATE ON TABLE outbox.lane, outbox.request TO %[1]s;
-GRANT SELECT, INSERT, UPDATE ON TABLE outbox.dead_event TO %[1]s;
-GRANT SELECT, INSERT, UPDATE, DELETE ON TABLE outbox.relay, outbox.parked_key, outbox.held_topic, outbox.failure TO %[1]s;
-END $do$`, role))
-	return as(t, db, role)
+	return pgtest.AsRelay(t, db, "UPDATE (published_at)")
 }
 
-// bareRole makes a role that may connect, and drops it after the test.
 func bareRole(t *testing.T, db *pgxpool.Pool) string {
 	t.Helper()
-	role := "relay_" + strings.ToLower(rand.Text()[:12])
-	exec(t, db, "CREATE ROLE "+role+" LOGIN PASSWORD 'of-a-test'")
-	t.Cleanup(func() {
-		ctx := context.Background()
-		_, err := db.Exec(ctx, "DROP OWNED BY "+role)
-		if err == nil {
-			_, err = db.Exec(ctx, "DROP ROLE "+role)
-		}
-		if err != nil {
-			t.Errorf("drop the role of the test: %v", err)
-		}
-	})
-	return role
+	return pgtest.Role(t, db)
 }
 
 func as(t *testing.T, db *pgxpool.Pool, role string) *pgxpool.Pool {
 	t.Helper()
-	return reconfigured(t, db, func(c *pgxpool.Config) {
-		c.ConnConfig.User, c.ConnConfig.Password = role, "of-a-test"
-	})
+	return pgtest.As(t, db, role)
 }
 
 func TestTheLeastRightsSuffice(t *testing.T) {

@@ -1,18 +1,16 @@
 package postgres
 
 import (
-	"context"
-	"fmt"
 	"log/slog"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outbox-relay/outbox/internal/await"
+	"github.com/outbox-relay/outbox/internal/expect"
+	"github.com/outbox-relay/outbox/internal/pgtest"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -95,37 +93,18 @@ func parked(key relay.Key, ref relay.Ref) relay.ParkedKey {
 
 func exec(t *testing.T, db *pgxpool.Pool, sql string, args ...any) int {
 	t.Helper()
-	tag, err := db.Exec(t.Context(), sql, args...)
-	if err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-	return int(tag.RowsAffected())
+	return pgtest.Exec(t, db, sql, args...)
 }
 
 func queryOne[T any](t *testing.T, db *pgxpool.Pool, sql string, args ...any) T {
 	t.Helper()
-	rows, err := db.Query(t.Context(), sql, args...)
-	if err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-	v, err := pgx.CollectExactlyOneRow(rows, pgx.RowTo[T])
-	if err != nil {
-		t.Fatalf("%s: %v", sql, err)
-	}
-	return v
+	return pgtest.One[T](t, db, sql, args...)
 }
 
-// database returns a pool of the same server and database with other settings.
+// reconfigured returns a pool of the same server and database with other settings.
 func reconfigured(t *testing.T, db *pgxpool.Pool, change func(*pgxpool.Config)) *pgxpool.Pool {
 	t.Helper()
-	cfg := db.Config()
-	change(cfg)
-	pool, err := pgxpool.NewWithConfig(context.Background(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	return pool
+	return pgtest.Reconfigured(t, db, change)
 }
 
 func eventually(t *testing.T, what string, ok func() bool) {
@@ -140,20 +119,11 @@ func published(t *testing.T, db *pgxpool.Pool) []int64 {
 
 func same[T any](t *testing.T, what string, got, want T) {
 	t.Helper()
-	if g, w := fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want); g != w {
-		t.Errorf("%s = %s, want %s", what, g, w)
-	}
+	expect.Same(t, what, got, want)
 }
 
 // wantText checks that the error tells all of the parts.
 func wantText(t *testing.T, err error, parts ...string) {
 	t.Helper()
-	if err == nil {
-		t.Fatalf("no error, want one that says %q", parts)
-	}
-	for _, part := range parts {
-		if !strings.Contains(err.Error(), part) {
-			t.Errorf("the error %q does not say %q", err, part)
-		}
-	}
+	expect.Text(t, err, parts...)
 }

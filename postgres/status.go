@@ -118,7 +118,7 @@ func (s *Source) Backlog(ctx context.Context) (Backlog, error) {
 	if err != nil {
 		return Backlog{}, err
 	}
-	b, err := glance(ctx, watcher{s}, o.row, backlogTimeout, func(ctx context.Context, tx pgx.Tx) (Backlog, error) {
+	b, err := pg.Glance(ctx, watcher{s}, o.row, backlogTimeout, func(ctx context.Context, tx pgx.Tx) (Backlog, error) {
 		return readBacklog(ctx, tx, o.row, backlogLimit)
 	})
 	if err != nil {
@@ -162,7 +162,7 @@ func (w watcher) Run(ctx context.Context, fn func(context.Context, *pgx.Conn) er
 
 // readStatus reads what is unpublished once, and counts to limit.
 func readStatus(ctx context.Context, db pg.Runner, row pg.Source, limit int64) (Status, error) {
-	return glance(ctx, db, row, statusTimeout, func(ctx context.Context, tx pgx.Tx) (Status, error) {
+	return pg.Glance(ctx, db, row, statusTimeout, func(ctx context.Context, tx pgx.Tx) (Status, error) {
 		st := Status{Table: row.Table.String(), SourceID: row.ID}
 		var errs [8]error
 		w, err := takeCensus(ctx, tx, row, limit)
@@ -184,30 +184,6 @@ SELECT now(), coalesce(first_published_at, '0001-01-01 00:00:00+00') FROM outbox
 	})
 }
 
-// glance runs fn in one read-only snapshot with a time limit that the server keeps: a client that goes away stops nothing there.
-func glance[T any](ctx context.Context, db pg.Runner, row pg.Source, limit time.Duration,
-	fn func(context.Context, pgx.Tx) (T, error),
-) (T, error) {
-	var result T
-	opts := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
-	err := pg.WithTx(ctx, db, opts, func(ctx context.Context, tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, `SELECT set_config('statement_timeout', $1, true)`, pg.Milliseconds(limit)); err != nil {
-			return err
-		}
-		var err error
-		result, err = fn(ctx, tx)
-		return err
-	})
-	if pg.Code(err) == "57014" && ctx.Err() == nil {
-		err = fmt.Errorf("%w: it took longer than %s; %s", err, limit, "is the index for what is unpublished missing?")
-	}
-	if err != nil {
-		var none T
-		return none, fmt.Errorf("look at %s: %w", row.Table, err)
-	}
-	return result, nil
-}
-
 func readBacklog(ctx context.Context, tx pgx.Tx, row pg.Source, limit int64) (Backlog, error) {
 	var b Backlog
 	var oldest, eligible, parked int64
@@ -218,7 +194,7 @@ FROM waiting`, row.Table.SQL()), row.ID, limit+1, row.Table.SQL()).
 	if err != nil {
 		return Backlog{}, fmt.Errorf("count what is unpublished: %w", err)
 	}
-	b.OldestAge, b.EligibleAge, b.ParkedAge = microseconds(oldest), microseconds(eligible), microseconds(parked)
+	b.OldestAge, b.EligibleAge, b.ParkedAge = pg.Microseconds(oldest), pg.Microseconds(eligible), pg.Microseconds(parked)
 	b.cap(limit)
 	return b, nil
 }
@@ -261,7 +237,7 @@ WHERE l.source = $1 ORDER BY l.lane`, source)
 	return pgx.CollectRows(rows, func(r pgx.CollectableRow) (l LaneStatus, err error) {
 		var remaining int64
 		err = r.Scan(&l.Lane, &l.Epoch, &l.Owner, &l.OwnerName, &remaining, &l.ParkedKeys)
-		l.Remaining = microseconds(remaining)
+		l.Remaining = pg.Microseconds(remaining)
 		return l, err
 	})
 }
@@ -277,9 +253,7 @@ WHERE source = $1 ORDER BY started_at, owner`, source)
 		var remaining int64
 		var silent *time.Time
 		err = r.Scan(&s.ID, &s.Name, &s.Version, &s.Competing, &s.StartedAt, &s.SeenAt, &remaining, &silent)
-		s.Remaining, s.SilentSince = microseconds(remaining), timeOrZero(silent)
+		s.Remaining, s.SilentSince = pg.Microseconds(remaining), timeOrZero(silent)
 		return s, err
 	})
 }
-
-func microseconds(us int64) time.Duration { return time.Duration(us) * time.Microsecond }

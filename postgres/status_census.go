@@ -78,7 +78,7 @@ ORDER BY 1, 2`, row.Table.SQL()), row.ID, limit+1)
 			w.keys[relay.Key{Topic: t.Topic, PartitionKey: key}] = t.Pending
 			return nil
 		}
-		t.HeldSince, t.OldestAge, t.EligibleAge = timeOrZero(held), microseconds(oldest), microseconds(eligible)
+		t.HeldSince, t.OldestAge, t.EligibleAge = timeOrZero(held), pg.Microseconds(oldest), pg.Microseconds(eligible)
 		if last != nil && (newest == nil || *last > *newest) {
 			id := *last
 			newest, extra = &id, len(w.topics)
@@ -113,7 +113,7 @@ func (w *census) backlog(ctx context.Context, tx pgx.Tx, row pg.Source) (Backlog
 	if err != nil {
 		return Backlog{}, fmt.Errorf("count what is parked and paused: %w", err)
 	}
-	b.ParkedAge = microseconds(parked)
+	b.ParkedAge = pg.Microseconds(parked)
 	return b, nil
 }
 

@@ -43,7 +43,7 @@ func (p Paused) Count() int64 {
 // Keeping returns the pauses that keep unpublished events: first the source's, then topics, then keys, each kind with the oldest pause first, and 100 at most.
 // more is how many others keep some. It counts to 1,000,000 events and gives up after 10 s.
 func (o *Operator) Keeping(ctx context.Context) (pauses []PauseStatus, more int64, err error) {
-	row, err := o.source(ctx)
+	row, err := o.db.Source(ctx)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -51,7 +51,7 @@ func (o *Operator) Keeping(ctx context.Context) (pauses []PauseStatus, more int6
 		pauses []PauseStatus
 		more   int64
 	}
-	f, err := glance(ctx, o.db, row, statusTimeout, func(ctx context.Context, tx pgx.Tx) (f found, err error) {
+	f, err := pg.Glance(ctx, o.db, row, statusTimeout, func(ctx context.Context, tx pgx.Tx) (f found, err error) {
 		f.pauses, f.more, err = readKeeping(ctx, tx, row, statusLimit)
 		return f, err
 	})

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/outbox-relay/outbox/operate"
-	"github.com/outbox-relay/outbox/postgres"
+	"github.com/outbox-relay/outbox/postgres/retention"
 )
 
 // statusWithHolding is the status with what the table holds, in one object.
@@ -38,7 +38,7 @@ type retentionObject struct {
 	AuditOlderThanSeconds float64 `json:"audit_older_than_seconds"`
 }
 
-func holdingJSON(h postgres.Holding) holdingObject {
+func holdingJSON(h retention.Holding) holdingObject {
 	o := holdingObject{
 		TableBytes: h.Bytes, TableRows: h.Rows, TableRowsFrom: string(h.RowsFrom), OldestSettled: timeOrNull(h.OldestSettled), OldestSettledAgeSeconds: h.OldestSettledAge.Seconds(),
 		Pruned: h.Pruned, PrunedAt: timeOrNull(h.PrunedAt),
@@ -49,7 +49,7 @@ func holdingJSON(h postgres.Holding) holdingObject {
 	return o
 }
 
-func printHolding(w io.Writer, h postgres.Holding) {
+func printHolding(w io.Writer, h retention.Holding) {
 	fmt.Fprintf(w, "table size\t%s, %s\n", size(h.Bytes), rowsText(h))
 	oldest := "-"
 	if !h.OldestSettled.IsZero() {
@@ -60,20 +60,20 @@ func printHolding(w io.Writer, h postgres.Holding) {
 }
 
 // rowsText says how many rows there are, and how that is known.
-func rowsText(h postgres.Holding) string {
+func rowsText(h retention.Holding) string {
 	switch h.RowsFrom {
-	case postgres.RowsCounted:
+	case retention.RowsCounted:
 		return grouped(h.Rows) + " rows"
-	case postgres.RowsAtLeast:
+	case retention.RowsAtLeast:
 		return fmt.Sprintf("more than %s rows: the server's statistics are missing or old; ANALYZE makes them anew", grouped(h.Rows))
-	case postgres.RowsEstimated:
+	case retention.RowsEstimated:
 		return fmt.Sprintf("about %s rows by the server's statistics", grouped(h.Rows))
 	}
 	return "rows unknown: they could not be counted in time, and the server has no statistics; ANALYZE makes them"
 }
 
 // retentionText says who deletes settled events, or that nobody does, and what of the other kinds is deleted.
-func retentionText(h postgres.Holding) string {
+func retentionText(h retention.Holding) string {
 	var others []string
 	if h.DeadOlderThan > 0 {
 		others = append(others, fmt.Sprintf("dead events after %s", h.DeadOlderThan))
@@ -95,7 +95,7 @@ func retentionText(h postgres.Holding) string {
 }
 
 // settledText is for settled events that no relay deletes.
-func settledText(h postgres.Holding) string {
+func settledText(h retention.Holding) string {
 	switch {
 	case !h.PrunedAt.IsZero() && !h.Endless():
 		return "no relay deletes settled events; last pruned " + moment(h.PrunedAt)

@@ -19,6 +19,7 @@ import (
 	"github.com/outbox-relay/outbox/kafka"
 	"github.com/outbox-relay/outbox/migrate"
 	"github.com/outbox-relay/outbox/postgres"
+	"github.com/outbox-relay/outbox/postgres/retention"
 	"github.com/outbox-relay/outbox/relay"
 	"github.com/outbox-relay/outbox/tracing"
 )
@@ -39,7 +40,7 @@ type sourceRelay struct {
 	// cfg says by what the source's settings were made.
 	cfg *config.Source
 	// retention deletes what is old beside the relay; nil where nothing of the kind runs.
-	retention *postgres.Retention
+	retention *retention.Retention
 }
 
 // backlog tells what waits in a table.
@@ -65,7 +66,7 @@ type part struct {
 	pool     *pgxpool.Pool
 	operator *postgres.Operator
 	// retention is the same for all attempts of the relay.
-	retention *postgres.Retention
+	retention *retention.Retention
 	// password is where the database's password was taken from.
 	password string
 	// traces makes the spans of what is published; nil when nothing is traced.
@@ -198,7 +199,7 @@ func (p *part) wire(log *slog.Logger) (*sourceRelay, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sourceRelay{Engine: engine, source: source, settled: p.operator, password: p.password, cfg: &p.cfg, retention: p.retention}, nil
+	return &sourceRelay{Engine: engine, source: source, settled: p.retention, password: p.password, cfg: &p.cfg, retention: p.retention}, nil
 }
 
 func (p *part) postgres(log *slog.Logger) postgres.Config {

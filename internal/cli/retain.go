@@ -8,12 +8,14 @@ import (
 
 	"github.com/outbox-relay/outbox/internal/config"
 	"github.com/outbox-relay/outbox/operate"
-	"github.com/outbox-relay/outbox/postgres"
+	"github.com/outbox-relay/outbox/postgres/retention"
 )
 
 // retain makes what deletes old events of the source beside its relay, and watches the size of the table.
-func (p *part) retain() (*postgres.Retention, error) {
-	return postgres.NewRetention(p.pool, p.postgres(p.log), postgres.RetentionConfig{Rules: retentionRules(&p.cfg), Name: p.name})
+func (p *part) retain() (*retention.Retention, error) {
+	return retention.New(p.pool, retention.Config{
+		Table: p.cfg.Table, Deleted: p.cfg.Settle == "delete", Logger: p.log, Rules: retentionRules(&p.cfg), Name: p.name,
+	})
 }
 
 // retentionRules leaves out what is not set.
@@ -73,7 +75,7 @@ func (m retentionMetrics) all() []*prometheus.Desc {
 }
 
 // collect gives what the retention knows; it asks nobody.
-func (m retentionMetrics) collect(s postgres.RetentionStats, metric emit) {
+func (m retentionMetrics) collect(s retention.Stats, metric emit) {
 	for what, n := range map[string]int64{"event": s.Pruned.Events, "dead": s.Pruned.Dead, "audit": s.Pruned.Audit, "request": s.Pruned.Requests, "job": s.Pruned.Jobs} {
 		metric(m.pruned, prometheus.CounterValue, float64(n), what)
 	}

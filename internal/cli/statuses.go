@@ -13,6 +13,7 @@ import (
 	"github.com/outbox-relay/outbox/internal/config"
 	"github.com/outbox-relay/outbox/operate"
 	"github.com/outbox-relay/outbox/postgres"
+	"github.com/outbox-relay/outbox/postgres/retention"
 )
 
 // sourceStatus is what was found of one source.
@@ -20,7 +21,7 @@ type sourceStatus struct {
 	// name is "" where the settings tell of one source only.
 	name, table string
 	status      postgres.Status
-	holding     postgres.Holding
+	holding     retention.Holding
 	err         error
 	// password is where the database's was taken from.
 	password string
@@ -56,8 +57,13 @@ func (r *sourceStatus) ask(ctx context.Context, pool *pgxpool.Pool) {
 		r.err = &configError{err}
 		return
 	}
+	pruner, err := retention.NewPruner(pool, r.table)
+	if err != nil {
+		r.err = &configError{err}
+		return
+	}
 	if r.status, r.err = operator.Status(ctx); r.err == nil {
-		r.holding, r.err = operator.Holding(ctx)
+		r.holding, r.err = pruner.Holding(ctx)
 	}
 }
 

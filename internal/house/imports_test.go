@@ -16,6 +16,8 @@ const franz, pgx, otel = "github.com/twmb/franz-go", "github.com/jackc/pgx", "go
 // below them, and what joins them is internal/cli.
 func layers() map[string][]string {
 	middle := []string{"", "operate", "relay", "competing", "inbox", "internal/lanesql", "internal/advice", "internal/schema", "internal/patience", "internal/pg"}
+	// The operators' store prunes; nothing else there may need it.
+	postgres := append(slices.Clone(middle), "postgres/retention")
 	return map[string][]string{
 		"":           {"internal/topicname"},
 		"outboxsql":  {""},
@@ -24,11 +26,13 @@ func layers() map[string][]string {
 		"competing":  {"", "relay", "internal/engine"},
 		"inbox":      {""},
 		"kafka":      middle,
-		"postgres":   middle,
+		"postgres":   postgres,
 		"migrate":    middle,
 		"web":        middle,
 		"tracing":    {"relay", "inbox"},
 		"outboxtest": {"", "outboxsql", "relay", "inbox", "postgres", "kafka"},
+
+		"postgres/retention": middle,
 
 		"relay/relaytest": {"", "relay"},
 		"inbox/inboxprom": {"inbox"},

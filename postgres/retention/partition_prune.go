@@ -1,4 +1,4 @@
-package postgres
+package retention
 
 import (
 	"context"
@@ -19,17 +19,17 @@ import (
 var partitionTimeouts = map[string]string{"lock_timeout": "3s", "statement_timeout": "60s", "idle_in_transaction_session_timeout": "60s"}
 
 // partitions creates and drops the partitions of the request.
-func (o *Operator) partitions(ctx context.Context, row pg.Source, request operate.PrunePartitions, p *pruning) error {
+func (o *Pruner) partitions(ctx context.Context, row pg.Source, request operate.PrunePartitions, p *pruning) error {
 	return o.define(ctx, row, request, p, (*definition).run)
 }
 
 // planPartitions says what partitions would do.
-func (o *Operator) planPartitions(ctx context.Context, row pg.Source, request operate.PrunePartitions, p *pruning, plan *operate.PrunePlan) error {
+func (o *Pruner) planPartitions(ctx context.Context, row pg.Source, request operate.PrunePartitions, p *pruning, plan *operate.PrunePlan) error {
 	return o.define(ctx, row, request, p, func(d *definition, ctx context.Context) error { return d.plan(ctx, plan) })
 }
 
 // define does something with the partitions while nobody else does. A plan is made alone, too: the partitions of another run come and go.
-func (o *Operator) define(ctx context.Context, row pg.Source, request operate.PrunePartitions, p *pruning, do func(*definition, context.Context) error) error {
+func (o *Pruner) define(ctx context.Context, row pg.Source, request operate.PrunePartitions, p *pruning, do func(*definition, context.Context) error) error {
 	alone, err := o.exclude(ctx, row, exclusionWait)
 	if err != nil {
 		return err
@@ -51,8 +51,8 @@ func (o *Operator) define(ctx context.Context, row pg.Source, request operate.Pr
 }
 
 // definer is a connection of its own: a partition cannot be detached inside a transaction, and limits for the session do not belong into the pool.
-func (o *Operator) definer(ctx context.Context) (*pgx.Conn, error) {
-	return pg.Connector{Pool: o.pool, ApplicationName: "outbox-prune"}.ConnectWith(ctx, partitionTimeouts)
+func (o *Pruner) definer(ctx context.Context) (*pgx.Conn, error) {
+	return pg.Connector{Pool: o.db.Pool, ApplicationName: "outbox-prune"}.ConnectWith(ctx, partitionTimeouts)
 }
 
 // loneConn is a runner of one connection.

@@ -1,4 +1,4 @@
-package postgres
+package retention
 
 import (
 	"fmt"
@@ -9,7 +9,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outbox-relay/outbox/internal/expect"
 	"github.com/outbox-relay/outbox/internal/pg"
+	"github.com/outbox-relay/outbox/internal/pgtest"
 	"github.com/outbox-relay/outbox/operate"
 )
 
@@ -18,12 +20,12 @@ const plainNote = `COMMENT ON TABLE outbox_event_0 IS 'outbox prune detaches thi
 
 func commentOf(t *testing.T, db *pgxpool.Pool, table string) string {
 	t.Helper()
-	return queryOne[string](t, db, `SELECT coalesce(obj_description($1::text::regclass, 'pg_class'), '')`, table)
+	return pgtest.One[string](t, db, `SELECT coalesce(obj_description($1::text::regclass, 'pg_class'), '')`, table)
 }
 
 func planPrune(t *testing.T, db *pgxpool.Pool, p operate.Prune) operate.PrunePlan {
 	t.Helper()
-	plan, err := newOperator(t, db).PlanPrune(t.Context(), p)
+	plan, err := newPruner(t, db).PlanPrune(t.Context(), p)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +45,7 @@ func halfDetach(t *testing.T, db *pgxpool.Pool, name string) {
 		t.Fatal(err)
 	}
 	_, err = conn.Exec(t.Context(), "ALTER TABLE outbox_event DETACH PARTITION "+name+" CONCURRENTLY")
-	same(t, "the code of a detach that is held up", pg.Code(err), "55P03")
+	expect.Same(t, "the code of a detach that is held up", pg.Code(err), "55P03")
 	if _, err := conn.Exec(t.Context(), "RESET lock_timeout"); err != nil {
 		t.Fatal(err)
 	}
@@ -67,62 +69,62 @@ func holdOpen(t *testing.T, db *pgxpool.Pool, sql string) (end func()) {
 
 func TestADetachedPartitionWithUnpublishedEventsIsAttachedAgainThoughNothingElseIsToBeDone(t *testing.T) {
 	t.Parallel()
-	db := partitionedDatabase(t, "id", "1..101", "101..10001")
+	db := pgtest.Partitioned(t, "id", "1..101", "101..10001")
 	settledRows(t, db, 150, time.Hour, "g = 50")
-	exec(t, db, plainNote)
-	exec(t, db, "ALTER TABLE outbox_event DETACH PARTITION outbox_event_0")
+	pgtest.Exec(t, db, plainNote)
+	pgtest.Exec(t, db, "ALTER TABLE outbox_event DETACH PARTITION outbox_event_0")
 	plan := planPrune(t, db, partitions(168*time.Hour, 0))
-	same(t, "the plan", plan.Pruned, operate.Pruned{Attached: []string{"public.outbox_event_0"}})
-	same(t, "done", prune(t, db, partitions(168*time.Hour, 0)), operate.Pruned{Attached: []string{"public.outbox_event_0"}})
-	same(t, "partitions", partitionsOf(t, db), []string{"outbox_event_0", "outbox_event_1"})
-	same(t, "unpublished", queryOne[int](t, db, `SELECT id FROM outbox_event WHERE published_at IS NULL`), 50)
-	same(t, "comment", commentOf(t, db, "outbox_event_0"), "")
+	expect.Same(t, "the plan", plan.Pruned, operate.Pruned{Attached: []string{"public.outbox_event_0"}})
+	expect.Same(t, "done", prune(t, db, partitions(168*time.Hour, 0)), operate.Pruned{Attached: []string{"public.outbox_event_0"}})
+	expect.Same(t, "partitions", partitionsOf(t, db), []string{"outbox_event_0", "outbox_event_1"})
+	expect.Same(t, "unpublished", pgtest.One[int](t, db, `SELECT id FROM outbox_event WHERE published_at IS NULL`), 50)
+	expect.Same(t, "comment", commentOf(t, db, "outbox_event_0"), "")
 }
 
 // A detach of ours that was interrupted goes on; where an event is left the partition comes back.
 func TestAHalfDetachedPartitionWithUnpublishedEventsIsAttachedAgain(t *testing.T) {
 	t.Parallel()
-	db := partitionedDatabase(t, "id", "1..101", "101..201", "201..10001")
+	db := pgtest.Partitioned(t, "id", "1..101", "101..201", "201..10001")
 	settledRows(t, db, 250, 3*time.Hour, "g = 150")
-	exec(t, db, `COMMENT ON TABLE outbox_event_0 IS 'kept for the auditors; don''t \o/'`)
+	pgtest.Exec(t, db, `COMMENT ON TABLE outbox_event_0 IS 'kept for the auditors; don''t \o/'`)
 	end := holdOpen(t, db, "SELECT count(*) FROM outbox_event")
-	_, err := newOperator(t, db).Prune(t.Context(), partitions(time.Hour, 0), nil)
-	wantText(t, err, "has been open for too long")
-	same(t, "partitions", partitionsOf(t, db), []string{"outbox_event_0 pending", "outbox_event_1", "outbox_event_2"})
+	_, err := newPruner(t, db).Prune(t.Context(), partitions(time.Hour, 0), nil)
+	expect.Text(t, err, "has been open for too long")
+	expect.Same(t, "partitions", partitionsOf(t, db), []string{"outbox_event_0 pending", "outbox_event_1", "outbox_event_2"})
 	end()
-	exec(t, db, "UPDATE outbox_event_0 SET published_at = NULL WHERE id = 7")
-	same(t, "the plan", planPrune(t, db, partitions(time.Hour, 0)).Attached, []string{"public.outbox_event_0"})
-	same(t, "done", prune(t, db, partitions(time.Hour, 0)), operate.Pruned{Attached: []string{"public.outbox_event_0"}})
-	same(t, "partitions", partitionsOf(t, db), []string{"outbox_event_0", "outbox_event_1", "outbox_event_2"})
-	same(t, "unpublished", queryOne[int](t, db, `SELECT min(id) FROM outbox_event WHERE published_at IS NULL`), 7)
-	same(t, "comment", commentOf(t, db, "outbox_event_0"), `kept for the auditors; don't \o/`)
+	pgtest.Exec(t, db, "UPDATE outbox_event_0 SET published_at = NULL WHERE id = 7")
+	expect.Same(t, "the plan", planPrune(t, db, partitions(time.Hour, 0)).Attached, []string{"public.outbox_event_0"})
+	expect.Same(t, "done", prune(t, db, partitions(time.Hour, 0)), operate.Pruned{Attached: []string{"public.outbox_event_0"}})
+	expect.Same(t, "partitions", partitionsOf(t, db), []string{"outbox_event_0", "outbox_event_1", "outbox_event_2"})
+	expect.Same(t, "unpublished", pgtest.One[int](t, db, `SELECT min(id) FROM outbox_event WHERE published_at IS NULL`), 7)
+	expect.Same(t, "comment", commentOf(t, db, "outbox_event_0"), `kept for the auditors; don't \o/`)
 }
 
 // What somebody else has begun to detach is his affair; but nobody reads it, and that is said.
 func TestAPartitionThatSomebodyElseHalfDetachedIsLeftAloneAndSaid(t *testing.T) {
 	t.Parallel()
-	db := partitionedDatabase(t, "id", "1..101", "101..201", "201..10001")
+	db := pgtest.Partitioned(t, "id", "1..101", "101..201", "201..10001")
 	settledRows(t, db, 250, 3*time.Hour, "false")
 	halfDetach(t, db, "outbox_event_0")
 	plan := planPrune(t, db, partitions(time.Hour, 0))
-	same(t, "the plan", plan.Pruned, operate.Pruned{})
-	same(t, "kept", plan.Kept, map[string]string{
+	expect.Same(t, "the plan", plan.Pruned, operate.Pruned{})
+	expect.Same(t, "kept", plan.Kept, map[string]string{
 		"public.outbox_event_0": `somebody detaches it from public.outbox_event, or was interrupted when he did: ALTER TABLE "public"."outbox_event" DETACH PARTITION "public"."outbox_event_0" FINALIZE; ends it`,
 		"public.outbox_event_1": "PostgreSQL detaches no other while public.outbox_event_0 is half detached",
 	})
-	same(t, "done", prune(t, db, partitions(time.Hour, 0)), operate.Pruned{})
-	exec(t, db, "UPDATE outbox_event_0 SET published_at = NULL WHERE id = 7")
+	expect.Same(t, "done", prune(t, db, partitions(time.Hour, 0)), operate.Pruned{})
+	pgtest.Exec(t, db, "UPDATE outbox_event_0 SET published_at = NULL WHERE id = 7")
 	why := planPrune(t, db, partitions(time.Hour, 0)).Stranded["public.outbox_event_0"]
-	got, err := newOperator(t, db).Prune(t.Context(), partitions(time.Hour, 0), nil)
-	wantText(t, err, "public.outbox_event_0 holds unpublished events, which no relay reads", "FINALIZE; ALTER TABLE")
-	same(t, "said", got.Stranded["public.outbox_event_0"], why)
-	same(t, "partitions", partitionsOf(t, db), []string{"outbox_event_0 pending", "outbox_event_1", "outbox_event_2"})
+	got, err := newPruner(t, db).Prune(t.Context(), partitions(time.Hour, 0), nil)
+	expect.Text(t, err, "public.outbox_event_0 holds unpublished events, which no relay reads", "FINALIZE; ALTER TABLE")
+	expect.Same(t, "said", got.Stranded["public.outbox_event_0"], why)
+	expect.Same(t, "partitions", partitionsOf(t, db), []string{"outbox_event_0 pending", "outbox_event_1", "outbox_event_2"})
 	// What is said to do is what helps.
 	_, sql, _ := strings.Cut(why, "to attach it again, ")
 	for _, statement := range strings.Split(strings.TrimSuffix(sql, ";"), "; ") {
-		exec(t, db, statement)
+		pgtest.Exec(t, db, statement)
 	}
-	same(t, "unpublished", queryOne[int](t, db, `SELECT id FROM outbox_event WHERE published_at IS NULL`), 7)
+	expect.Same(t, "unpublished", pgtest.One[int](t, db, `SELECT id FROM outbox_event WHERE published_at IS NULL`), 7)
 }
 
 // The run gave up, somebody brought the detach to its end and kept the table: it is his.
@@ -135,75 +137,75 @@ func TestATableThatSomebodyElseDetachedOrRenamedIsNeverDropped(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			db := partitionedDatabase(t, "id", "1..101", "101..10001")
+			db := pgtest.Partitioned(t, "id", "1..101", "101..10001")
 			settledRows(t, db, 150, 3*time.Hour, "false")
-			oid := queryOne[uint32](t, db, "SELECT 'outbox_event_0'::regclass::oid")
+			oid := pgtest.One[uint32](t, db, "SELECT 'outbox_event_0'::regclass::oid")
 			end := holdOpen(t, db, "SELECT count(*) FROM outbox_event")
-			if _, err := newOperator(t, db).Prune(t.Context(), partitions(time.Hour, 0), nil); err == nil {
+			if _, err := newPruner(t, db).Prune(t.Context(), partitions(time.Hour, 0), nil); err == nil {
 				t.Fatal("nothing held it up: the test does not reach its case")
 			}
 			end()
-			exec(t, db, "ALTER TABLE outbox_event DETACH PARTITION outbox_event_0 FINALIZE")
-			exec(t, db, keep)
+			pgtest.Exec(t, db, "ALTER TABLE outbox_event DETACH PARTITION outbox_event_0 FINALIZE")
+			pgtest.Exec(t, db, keep)
 			for range 2 {
 				plan := planPrune(t, db, partitions(time.Hour, 0))
-				same(t, "the plan", plan.Pruned, operate.Pruned{})
-				same(t, "done", prune(t, db, partitions(time.Hour, 0)), operate.Pruned{})
+				expect.Same(t, "the plan", plan.Pruned, operate.Pruned{})
+				expect.Same(t, "done", prune(t, db, partitions(time.Hour, 0)), operate.Pruned{})
 				if what == "as it was" && !strings.Contains(plan.Kept["public.outbox_event_0"], "it is not known that outbox prune has, so it is left alone") {
 					t.Errorf("kept are %v", plan.Kept)
 				}
 			}
-			same(t, "tables", queryOne[int](t, db, "SELECT count(*) FROM pg_class WHERE oid = $1::oid", oid), 1)
+			expect.Same(t, "tables", pgtest.One[int](t, db, "SELECT count(*) FROM pg_class WHERE oid = $1::oid", oid), 1)
 		})
 	}
 }
 
 func TestARenamedTableWithUnpublishedEventsIsSaid(t *testing.T) {
 	t.Parallel()
-	db := partitionedDatabase(t, "id", "1..101", "101..10001")
+	db := pgtest.Partitioned(t, "id", "1..101", "101..10001")
 	settledRows(t, db, 150, 3*time.Hour, "g = 50")
 	detachNoted(t, db, "outbox_event_0")
-	exec(t, db, "ALTER TABLE outbox_event_0 RENAME TO archive_2026_01")
-	same(t, "the plan", len(planPrune(t, db, partitions(time.Hour, 0)).Stranded), 1)
-	_, err := newOperator(t, db).Prune(t.Context(), partitions(time.Hour, 0), nil)
-	wantText(t, err, "public.archive_2026_01 holds unpublished events", `ATTACH PARTITION "public"."archive_2026_01" FOR VALUES FROM ('1') TO ('101');`)
+	pgtest.Exec(t, db, "ALTER TABLE outbox_event_0 RENAME TO archive_2026_01")
+	expect.Same(t, "the plan", len(planPrune(t, db, partitions(time.Hour, 0)).Stranded), 1)
+	_, err := newPruner(t, db).Prune(t.Context(), partitions(time.Hour, 0), nil)
+	expect.Text(t, err, "public.archive_2026_01 holds unpublished events", `ATTACH PARTITION "public"."archive_2026_01" FOR VALUES FROM ('1') TO ('101');`)
 }
 
 // A run that is killed leaves a table; the next one may be for older events only.
 func TestADetachedPartitionIsDroppedByItsAge(t *testing.T) {
 	t.Parallel()
-	db := partitionedDatabase(t, "id", "1..101", "101..10001")
+	db := pgtest.Partitioned(t, "id", "1..101", "101..10001")
 	settledRows(t, db, 150, 3*time.Hour, "false")
-	exec(t, db, "COMMENT ON TABLE outbox_event_0 IS 'ours'")
+	pgtest.Exec(t, db, "COMMENT ON TABLE outbox_event_0 IS 'ours'")
 	detachNoted(t, db, "outbox_event_0")
-	same(t, "attached", prune(t, db, partitions(4*time.Hour, 0)), operate.Pruned{Attached: []string{"public.outbox_event_0"}})
-	same(t, "comment", commentOf(t, db, "outbox_event_0"), "ours")
-	same(t, "dropped", prune(t, db, partitions(time.Hour, 0)).Dropped, []string{"public.outbox_event_0"})
+	expect.Same(t, "attached", prune(t, db, partitions(4*time.Hour, 0)), operate.Pruned{Attached: []string{"public.outbox_event_0"}})
+	expect.Same(t, "comment", commentOf(t, db, "outbox_event_0"), "ours")
+	expect.Same(t, "dropped", prune(t, db, partitions(time.Hour, 0)).Dropped, []string{"public.outbox_event_0"})
 }
 
 // A lock that does not come leaves nothing behind: whatever somebody makes of the partition later is not taken for ours.
 func TestADetachThatIsRefusedLeavesNoNote(t *testing.T) {
 	t.Parallel()
-	db := partitionedDatabase(t, "id", "1..101", "101..10001")
+	db := pgtest.Partitioned(t, "id", "1..101", "101..10001")
 	settledRows(t, db, 150, 3*time.Hour, "false")
-	exec(t, db, "COMMENT ON TABLE outbox_event_0 IS 'ours'")
+	pgtest.Exec(t, db, "COMMENT ON TABLE outbox_event_0 IS 'ours'")
 	// The partition is free for the note, and the table is not for the detach.
 	holdOpen(t, db, "LOCK TABLE ONLY outbox_event IN SHARE UPDATE EXCLUSIVE MODE")
-	if _, err := newOperator(t, db).Prune(t.Context(), partitions(time.Hour, 0), nil); operate.CodeOf(err) != operate.CodeTooSlow {
+	if _, err := newPruner(t, db).Prune(t.Context(), partitions(time.Hour, 0), nil); operate.CodeOf(err) != operate.CodeTooSlow {
 		t.Fatalf("got %v", err)
 	}
-	same(t, "partitions", partitionsOf(t, db), []string{"outbox_event_0", "outbox_event_1"})
-	same(t, "comment", commentOf(t, db, "outbox_event_0"), "ours")
+	expect.Same(t, "partitions", partitionsOf(t, db), []string{"outbox_event_0", "outbox_event_1"})
+	expect.Same(t, "comment", commentOf(t, db, "outbox_event_0"), "ours")
 }
 
 // Killed before it could detach, a run leaves its note on a partition; the next one takes it away.
 func TestANoteOnAPartitionThatNobodyDetachesIsTakenAway(t *testing.T) {
 	t.Parallel()
-	db := partitionedDatabase(t, "id", "1..101", "101..10001")
+	db := pgtest.Partitioned(t, "id", "1..101", "101..10001")
 	settledRows(t, db, 150, time.Hour, "false")
-	exec(t, db, plainNote)
-	same(t, "done", prune(t, db, partitions(2*time.Hour, 0)), operate.Pruned{})
-	same(t, "comment", commentOf(t, db, "outbox_event_0"), "")
+	pgtest.Exec(t, db, plainNote)
+	expect.Same(t, "done", prune(t, db, partitions(2*time.Hour, 0)), operate.Pruned{})
+	expect.Same(t, "comment", commentOf(t, db, "outbox_event_0"), "")
 }
 
 func TestRunsAtTheSameTimeWaitForEachOther(t *testing.T) {
@@ -212,13 +214,13 @@ func TestRunsAtTheSameTimeWaitForEachOther(t *testing.T) {
 	for n := range 6 {
 		bounds = append(bounds, fmt.Sprintf("%d..%d", 100*n+1, 100*n+101))
 	}
-	db := partitionedDatabase(t, "id", bounds...)
+	db := pgtest.Partitioned(t, "id", bounds...)
 	settledRows(t, db, 6*100-50, 3*time.Hour, "false")
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	dropped, created := 0, 0
 	for range 3 {
-		o := newOperator(t, db)
+		o := newPruner(t, db)
 		wg.Go(func() {
 			if _, err := o.PlanPrune(t.Context(), partitions(time.Hour, 5)); err != nil {
 				t.Errorf("plan: %v", err)
@@ -233,15 +235,15 @@ func TestRunsAtTheSameTimeWaitForEachOther(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	same(t, "dropped and created by all", []int{dropped, created}, []int{5, 5})
+	expect.Same(t, "dropped and created by all", []int{dropped, created}, []int{5, 5})
 }
 
 // A run that does not end is not waited for without end.
 func TestARunThatIsAtWorkIsNamed(t *testing.T) {
 	t.Parallel()
-	db := partitionedDatabase(t, "id", "1..101")
-	o := newOperator(t, db)
-	row, err := o.source(t.Context())
+	db := pgtest.Partitioned(t, "id", "1..101")
+	o := newPruner(t, db)
+	row, err := o.db.Source(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,14 +252,14 @@ func TestARunThatIsAtWorkIsNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = o.exclude(t.Context(), row, 0)
-	wantText(t, err, "another run of outbox prune --partitions is at work on public.outbox_event")
-	same(t, "its code", operate.CodeOf(err), operate.CodeConflict)
+	expect.Text(t, err, "another run of outbox prune --partitions is at work on public.outbox_event")
+	expect.Same(t, "its code", operate.CodeOf(err), operate.CodeConflict)
 	first.release(t.Context())
 	again, err := o.exclude(t.Context(), row, time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
-	exec(t, db, "SELECT pg_terminate_backend($1)", again.conn.PgConn().PID())
+	pgtest.Exec(t, db, "SELECT pg_terminate_backend($1)", again.conn.PgConn().PID())
 	if err := again.check(t.Context()); err == nil {
 		t.Error("the lock is said to be held by a connection that is gone")
 	}

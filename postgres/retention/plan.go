@@ -1,4 +1,4 @@
-package postgres
+package retention
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 const planBudget = 3 * time.Second
 
 // PlanPrune implements [operate.Pruner].
-func (o *Operator) PlanPrune(ctx context.Context, request operate.Prune) (operate.PrunePlan, error) {
+func (o *Pruner) PlanPrune(ctx context.Context, request operate.Prune) (operate.PrunePlan, error) {
 	var plan operate.PrunePlan
 	row, err := o.pruneSource(ctx, request)
 	if err != nil {
@@ -33,7 +33,7 @@ func (o *Operator) PlanPrune(ctx context.Context, request operate.Prune) (operat
 		plan.Dead, plan.Audit, plan.Requests, plan.Jobs = p.total.Dead, p.total.Audit, p.total.Requests, p.total.Jobs
 	}
 	if err != nil {
-		return plan, fmt.Errorf("count what may be pruned in %s: %w", o.table, err)
+		return plan, fmt.Errorf("count what may be pruned in %s: %w", o.db.Table, err)
 	}
 	return plan, nil
 }

@@ -1,4 +1,4 @@
-package postgres
+package retention
 
 import (
 	"context"
@@ -31,8 +31,8 @@ type exclusion struct {
 func partitionLock(source uuid.UUID) int64 { return int64(binary.BigEndian.Uint64(source[8:])) }
 
 // exclude waits for the lock, not longer than wait.
-func (o *Operator) exclude(ctx context.Context, row pg.Source, wait time.Duration) (*exclusion, error) {
-	conn, err := pg.Connector{Pool: o.pool, ApplicationName: "outbox-prune"}.Connect(ctx)
+func (o *Pruner) exclude(ctx context.Context, row pg.Source, wait time.Duration) (*exclusion, error) {
+	conn, err := pg.Connector{Pool: o.db.Pool, ApplicationName: "outbox-prune"}.Connect(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("connect for the lock of the partitions: %w", err)
 	}

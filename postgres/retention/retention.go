@@ -1,4 +1,4 @@
-package postgres
+package retention
 
 import (
 	"cmp"
@@ -16,8 +16,14 @@ import (
 	"github.com/outbox-relay/outbox/operate"
 )
 
-// RetentionConfig says what a [Retention] deletes, and how fast. The zero value deletes nothing.
-type RetentionConfig struct {
+// Config says what a [Retention] deletes, and how fast. The zero value deletes nothing.
+type Config struct {
+	// Table is the outbox table, named as in the relay's configuration. Default: public.outbox_event.
+	Table string
+	// Deleted tells that the relays delete events when they settle them, and so leave nothing behind that could grow without end.
+	Deleted bool
+	// Logger receives what no method returns. Default: slog.Default().
+	Logger *slog.Logger
 	// Rules say what may go. Partitions are neither created nor dropped here: that needs the table's owner. One that was lost is attached again where the role may.
 	Rules operate.Prune
 	// Name is who it is, for people.
@@ -39,7 +45,10 @@ const (
 	retainLook = time.Minute
 )
 
-func (c RetentionConfig) withDefaults() RetentionConfig {
+func (c Config) withDefaults() Config {
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
 	c.Interval = cmp.Or(c.Interval, 10*time.Second)
 	c.Budget = cmp.Or(c.Budget, 10*time.Second)
 	c.Restart = cmp.Or(c.Restart, time.Hour)
@@ -47,7 +56,7 @@ func (c RetentionConfig) withDefaults() RetentionConfig {
 	return c
 }
 
-func (c RetentionConfig) validate() error {
+func (c Config) validate() error {
 	var problems []error
 	if c.Interval < 0 || c.Budget < 0 || c.Restart < 0 || c.Rest < 0 {
 		problems = append(problems, errors.New("interval, budget, restart and rest of a retention: want none that is negative"))
@@ -61,12 +70,12 @@ func (c RetentionConfig) validate() error {
 	return errors.Join(problems...)
 }
 
-func (c RetentionConfig) deletes() bool {
+func (c Config) deletes() bool {
 	return c.Rules.Events != nil || c.Rules.Dead != nil || c.Rules.Audit != nil
 }
 
-// RetentionStats is what a [Retention] has done and knows.
-type RetentionStats struct {
+// Stats is what a [Retention] has done and knows.
+type Stats struct {
 	// Active tells that this one deletes; another relay of the source may be the one.
 	Active bool
 	// Pruned is what it has deleted since it was made.
@@ -85,11 +94,10 @@ type RetentionStats struct {
 //
 // It runs beside the engine, over the pool, and the engine knows nothing of it: what is settled is of no use to it any more.
 type Retention struct {
-	cfg      RetentionConfig
-	log      *slog.Logger
-	operator *Operator
-	settle   SettleMode
-	me       retainer
+	cfg    Config
+	log    *slog.Logger
+	pruner *Pruner
+	me     retainer
 
 	// What follows, down to saidLost, belongs to the goroutine of Run: the walk, when it last began, and what was said last.
 	walk     *pruneWalk
@@ -107,34 +115,38 @@ type Retention struct {
 	pause func(context.Context, time.Duration)
 
 	mu    sync.Mutex
-	stats RetentionStats
+	stats Stats
 }
 
-// NewRetention returns the retention of the table in cfg. It connects to nothing yet.
-func NewRetention(pool *pgxpool.Pool, cfg Config, rules RetentionConfig) (*Retention, error) {
-	rules = rules.withDefaults()
-	if err := rules.validate(); err != nil {
+// New returns the retention of a table. It connects to nothing yet.
+func New(pool *pgxpool.Pool, cfg Config) (*Retention, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("configure the retention: %w", err)
 	}
-	cfg = cfg.withDefaults()
-	operator, err := NewOperator(pool, cfg)
+	pruner, err := NewPruner(pool, cfg.Table)
 	if err != nil {
 		return nil, err
 	}
 	return &Retention{
-		cfg: rules, log: cfg.Logger, operator: operator, settle: cfg.Settle, me: retainer{uuid.New(), rules.Name},
+		cfg: cfg, log: cfg.Logger, pruner: pruner, me: retainer{uuid.New(), cfg.Name},
 		now: time.Now, pause: sleep, ahead: func() time.Duration { return 0 },
 	}, nil
 }
 
 // Stats may be called from any goroutine, at any time.
-func (r *Retention) Stats() RetentionStats {
+func (r *Retention) Stats() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.stats
 }
 
-func (r *Retention) note(change func(*RetentionStats)) {
+// OldestSettledAge is [Pruner.OldestSettledAge].
+func (r *Retention) OldestSettledAge(ctx context.Context) (time.Duration, error) {
+	return r.pruner.OldestSettledAge(ctx)
+}
+
+func (r *Retention) note(change func(*Stats)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	change(&r.stats)
@@ -159,7 +171,7 @@ func (r *Retention) Run(ctx context.Context) {
 
 // turn does what is due: it looks at the table, and deletes for a while if it is the one to do that. caughtUp tells that nothing is left.
 func (r *Retention) turn(ctx context.Context) (caughtUp bool, err error) {
-	row, err := r.operator.source(ctx)
+	row, err := r.pruner.db.Source(ctx)
 	if err != nil {
 		return true, err
 	}
@@ -169,12 +181,12 @@ func (r *Retention) turn(ctx context.Context) (caughtUp bool, err error) {
 	if !r.cfg.deletes() {
 		return true, nil
 	}
-	if err := checkPruneRights(ctx, r.operator.pool, row, r.cfg.Rules); err != nil {
+	if err := checkPruneRights(ctx, r.pruner.db.Pool, row, r.cfg.Rules); err != nil {
 		return true, err
 	}
-	other, err := r.me.claim(ctx, r.operator.pool, row, r.cfg.Rules)
+	other, err := r.me.claim(ctx, r.pruner.db.Pool, row, r.cfg.Rules)
 	if err != nil {
-		return true, fmt.Errorf("become the one that deletes: %w", pruneTrouble(r.operator.pool, err, row))
+		return true, fmt.Errorf("become the one that deletes: %w", pruneTrouble(r.pruner.db.Pool, err, row))
 	}
 	r.role(other)
 	if other != "" {
@@ -186,11 +198,11 @@ func (r *Retention) turn(ctx context.Context) (caughtUp bool, err error) {
 
 // run deletes for the time of the budget.
 func (r *Retention) run(ctx context.Context, row pg.Source) (caughtUp bool, err error) {
-	p := newPruning(r.operator.db, row)
+	p := newPruning(r.pruner.db, row)
 	p.rest, p.ahead, p.now, p.pause = r.cfg.Rest, r.ahead, r.now, r.pause
 	before := r.Stats().Pruned
 	p.total = before
-	p.report = func(total operate.Pruned) { r.note(func(s *RetentionStats) { s.Pruned = total }) }
+	p.report = func(total operate.Pruned) { r.note(func(s *Stats) { s.Pruned = total }) }
 	caughtUp = true
 	if e := r.cfg.Rules.Events; e != nil {
 		caughtUp, err = r.events(ctx, p, *e)
@@ -201,7 +213,7 @@ func (r *Retention) run(ctx context.Context, row pg.Source) (caughtUp bool, err 
 			r.stateAt = r.now()
 		}
 	}
-	r.note(func(s *RetentionStats) {
+	r.note(func(s *Stats) {
 		s.Pruned = p.total
 		s.CaughtUp = caughtUp && err == nil
 		if s.CaughtUp {
@@ -211,7 +223,7 @@ func (r *Retention) run(ctx context.Context, row pg.Source) (caughtUp bool, err 
 	if deleted := p.total.Events - before.Events; deleted > 0 {
 		noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), pg.PingTimeout)
 		defer cancel()
-		err = errors.Join(err, noteRetention(noting, r.operator.pool, row, deleted))
+		err = errors.Join(err, noteRetention(noting, r.pruner.db.Pool, row, deleted))
 	}
 	return caughtUp, err
 }
@@ -241,7 +253,7 @@ func (r *Retention) events(ctx context.Context, p *pruning, e operate.PruneEvent
 			return true, nil
 		}
 		if page.doomed > 0 && e.OlderThan > 0 {
-			r.note(func(s *RetentionStats) { s.Overdue = max(0, page.oldest-p.aged(e.OlderThan)()) })
+			r.note(func(s *Stats) { s.Overdue = max(0, page.oldest-p.aged(e.OlderThan)()) })
 		}
 		if page.rows > 0 {
 			p.pause(ctx, time.Duration(float64(page.took)*p.rest))
@@ -291,9 +303,9 @@ func (r *Retention) leave(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), pg.PingTimeout)
 	defer cancel()
-	row, err := r.operator.source(ctx)
+	row, err := r.pruner.db.Source(ctx)
 	if err == nil {
 		// The claim ends by itself.
-		_ = r.me.leave(ctx, r.operator.pool, row)
+		_ = r.me.leave(ctx, r.pruner.db.Pool, row)
 	}
 }

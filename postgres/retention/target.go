@@ -1,4 +1,4 @@
-package postgres
+package retention
 
 import (
 	"strconv"
@@ -92,7 +92,7 @@ func requestTarget(source uuid.UUID, age func() time.Duration) pruneTarget {
 
 // jobTarget are the jobs that have ended, and those that nobody has run in all that time.
 func jobTarget(source uuid.UUID, age func() time.Duration) pruneTarget {
-	return stateTarget("jobs", "outbox.job", source, age, "coalesce(t.ended_at, t.seen_at)", "NOT "+goesOn("t"))
+	return stateTarget("jobs", "outbox.job", source, age, "coalesce(t.ended_at, t.seen_at)", "NOT "+pg.JobGoesOn("t"))
 }
 
 // within is the condition for a range of ids.

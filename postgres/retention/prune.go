@@ -1,4 +1,4 @@
-package postgres
+package retention
 
 import (
 	"context"
@@ -49,8 +49,20 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
+// Pruner deletes what is old when it is told to, and tells what a table holds. It is [operate.Pruner] over a pool, and holds nothing open between calls.
+type Pruner struct{ db pg.Access }
+
+// NewPruner returns the pruner of a table, named as in the relay's configuration. It connects to nothing yet.
+func NewPruner(pool *pgxpool.Pool, table string) (*Pruner, error) {
+	db, err := pg.NewAccess(pool, table)
+	if err != nil {
+		return nil, err
+	}
+	return &Pruner{db}, nil
+}
+
 // Prune implements [operate.Pruner].
-func (o *Operator) Prune(ctx context.Context, request operate.Prune, progress func(operate.Pruned)) (operate.Pruned, error) {
+func (o *Pruner) Prune(ctx context.Context, request operate.Prune, progress func(operate.Pruned)) (operate.Pruned, error) {
 	row, err := o.pruneSource(ctx, request)
 	if err != nil {
 		return operate.Pruned{}, err
@@ -59,7 +71,7 @@ func (o *Operator) Prune(ctx context.Context, request operate.Prune, progress fu
 	if progress != nil {
 		p.report = progress
 	}
-	if err := noteRetention(ctx, o.pool, row, 0); err != nil {
+	if err := noteRetention(ctx, o.db.Pool, row, 0); err != nil {
 		return operate.Pruned{}, err
 	}
 	if request.Partitions != nil {
@@ -70,24 +82,24 @@ func (o *Operator) Prune(ctx context.Context, request operate.Prune, progress fu
 	}
 	if p.total.Events > 0 {
 		// It is a figure for people; what was deleted is deleted.
-		_ = noteRetention(context.WithoutCancel(ctx), o.pool, row, p.total.Events)
+		_ = noteRetention(context.WithoutCancel(ctx), o.db.Pool, row, p.total.Events)
 	}
 	if err = errors.Join(err, p.total.Err()); err != nil {
-		return p.total, fmt.Errorf("prune %s: %w", o.table, err)
+		return p.total, fmt.Errorf("prune %s: %w", o.db.Table, err)
 	}
 	return p.total, nil
 }
 
 // pruneSource looks at the request, the source and the rights.
-func (o *Operator) pruneSource(ctx context.Context, request operate.Prune) (pg.Source, error) {
+func (o *Pruner) pruneSource(ctx context.Context, request operate.Prune) (pg.Source, error) {
 	if err := request.Check(); err != nil {
 		return pg.Source{}, err
 	}
-	row, err := o.source(ctx)
+	row, err := o.db.Source(ctx)
 	if err != nil {
 		return pg.Source{}, err
 	}
-	return row, checkPruneRights(ctx, o.pool, row, request)
+	return row, checkPruneRights(ctx, o.db.Pool, row, request)
 }
 
 // run walks over all tables of the request.

@@ -1,4 +1,4 @@
-package postgres
+package retention
 
 import (
 	"context"
@@ -127,8 +127,8 @@ func readDetachedAtRest(ctx context.Context, tx pgx.Tx, row pg.Source) ([]detach
 	return readDetached(ctx, tx, row.Table)
 }
 
-// detachedWith says in which detached table an event is that is nowhere else; "" when it is in none that the role may look into.
-func detachedWith(ctx context.Context, tx pgx.Tx, row pg.Source, ref operate.Ref) (string, error) {
+// DetachedWith says in which detached table an event is that is nowhere else; "" when it is in none that the role may look into.
+func DetachedWith(ctx context.Context, tx pgx.Tx, row pg.Source, ref operate.Ref) (string, error) {
 	all, err := readDetachedAtRest(ctx, tx, row)
 	if err != nil {
 		return "", err

@@ -1,4 +1,4 @@
-package postgres
+package retention
 
 import (
 	"context"
@@ -136,7 +136,7 @@ func (w *pruneWalk) take(ctx context.Context, last int64) (r prunePageResult, re
 		if err := tx.QueryRow(ctx, sql, args...).Scan(&r.rows, &reached, &r.doomed, &r.young, &oldest); err != nil {
 			return err
 		}
-		r.oldest = microseconds(oldest)
+		r.oldest = pg.Microseconds(oldest)
 		if r.rows < prunePage {
 			reached = last
 		}

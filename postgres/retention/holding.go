@@ -1,4 +1,4 @@
-package postgres
+package retention
 
 import (
 	"context"
@@ -59,8 +59,8 @@ const (
 )
 
 // Holding looks at what the table holds. It takes some milliseconds, three seconds at most.
-func (o *Operator) Holding(ctx context.Context) (Holding, error) {
-	row, err := o.source(ctx)
+func (o *Pruner) Holding(ctx context.Context) (Holding, error) {
+	row, err := o.db.Source(ctx)
 	if err != nil {
 		return Holding{}, err
 	}
@@ -68,7 +68,7 @@ func (o *Operator) Holding(ctx context.Context) (Holding, error) {
 }
 
 func readHolding(ctx context.Context, db pg.Runner, row pg.Source) (Holding, error) {
-	h, err := glance(ctx, db, row, holdingTimeout, func(ctx context.Context, tx pgx.Tx) (Holding, error) { return readSize(ctx, tx, row) })
+	h, err := pg.Glance(ctx, db, row, holdingTimeout, func(ctx context.Context, tx pgx.Tx) (Holding, error) { return readSize(ctx, tx, row) })
 	if err != nil {
 		return Holding{}, err
 	}
@@ -76,7 +76,7 @@ func readHolding(ctx context.Context, db pg.Runner, row pg.Source) (Holding, err
 	if err != nil && !yields(ctx, err) {
 		return Holding{}, err
 	}
-	counted, cerr := glance(ctx, db, row, holdingTimeout, func(ctx context.Context, tx pgx.Tx) (n int64, err error) {
+	counted, cerr := pg.Glance(ctx, db, row, holdingTimeout, func(ctx context.Context, tx pgx.Tx) (n int64, err error) {
 		err = tx.QueryRow(ctx, fmt.Sprintf(`SELECT count(*) FROM (SELECT FROM %s ORDER BY id LIMIT $1) lowest`, row.Table.SQL()), int64(rowsCounted+1)).Scan(&n)
 		return n, err
 	})
@@ -85,15 +85,15 @@ func readHolding(ctx context.Context, db pg.Runner, row pg.Source) (Holding, err
 	}
 	h.weigh(counted, cerr == nil)
 	if err == nil && oldest.known() {
-		h.OldestSettled, h.OldestSettledAge = oldest.at, microseconds(oldest.age)
+		h.OldestSettled, h.OldestSettledAge = oldest.at, pg.Microseconds(oldest.age)
 	}
 	return h, nil
 }
 
 // OldestSettledAge is the age of the oldest settled event by the database's clock, as far as the rows with the lowest ids tell; 0 when they tell nothing. It is cheap enough for
 // every scrape, and gives up after 3 s.
-func (o *Operator) OldestSettledAge(ctx context.Context) (time.Duration, error) {
-	row, err := o.source(ctx)
+func (o *Pruner) OldestSettledAge(ctx context.Context) (time.Duration, error) {
+	row, err := o.db.Source(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -101,11 +101,11 @@ func (o *Operator) OldestSettledAge(ctx context.Context) (time.Duration, error) 
 	if err != nil || !oldest.known() {
 		return 0, err
 	}
-	return microseconds(oldest.age), nil
+	return pg.Microseconds(oldest.age), nil
 }
 
 func readOldestSettled(ctx context.Context, db pg.Runner, row pg.Source) (oldestSettled, error) {
-	return glance(ctx, db, row, holdingTimeout, func(ctx context.Context, tx pgx.Tx) (o oldestSettled, err error) {
+	return pg.Glance(ctx, db, row, holdingTimeout, func(ctx context.Context, tx pgx.Tx) (o oldestSettled, err error) {
 		err = tx.QueryRow(ctx, fmt.Sprintf(`
 SELECT coalesce(min(published_at), '0001-01-01 00:00:00+00'), coalesce(greatest(0, extract(epoch FROM now() - min(published_at)) * 1000000)::bigint, 0)
 FROM (SELECT published_at FROM %s ORDER BY id LIMIT $1) lowest WHERE isfinite(published_at)`, row.Table.SQL()), int64(holdingRows)).Scan(&o.at, &o.age)
@@ -156,7 +156,7 @@ FROM outbox.retention WHERE source = $1`, row.ID).Scan(&h.Retained, &h.By, &olde
 	if errors.Is(err, pgx.ErrNoRows) {
 		return h, nil
 	}
-	h.OlderThan, h.DeadOlderThan, h.AuditOlderThan = microseconds(older), microseconds(dead), microseconds(audit)
+	h.OlderThan, h.DeadOlderThan, h.AuditOlderThan = pg.Microseconds(older), pg.Microseconds(dead), pg.Microseconds(audit)
 	if at != nil {
 		h.PrunedAt = *at
 	}

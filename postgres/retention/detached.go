@@ -1,4 +1,4 @@
-package postgres
+package retention
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 )
 
 // bringBack attaches partitions again that a run of outbox prune has lost, if they hold unpublished events. It drops nothing. It needs the table's owner.
-func (o *Operator) bringBack(ctx context.Context, row pg.Source) (attached []string, err error) {
+func (o *Pruner) bringBack(ctx context.Context, row pg.Source) (attached []string, err error) {
 	p := newPruning(o.db, row)
 	err = o.define(ctx, row, operate.PrunePartitions{}, p, func(d *definition, ctx context.Context) error {
 		all, err := readDetached(ctx, d.conn, row.Table)
@@ -34,7 +34,7 @@ func (r *Retention) lost(ctx context.Context, row pg.Source) error {
 		r.saidLost = ""
 		return err
 	}
-	attached, err := r.operator.bringBack(ctx, row)
+	attached, err := r.pruner.bringBack(ctx, row)
 	if len(attached) > 0 {
 		r.log.Warn("a partition was detached, and held unpublished events, which no relay reads: it is attached again", "partitions", attached)
 		if found, _ = r.detached(ctx, row); len(found) == 0 {
@@ -56,7 +56,7 @@ func (r *Retention) lost(ctx context.Context, row pg.Source) error {
 
 // detached are those that may hold unpublished events.
 func (r *Retention) detached(ctx context.Context, row pg.Source) (may []Detached, err error) {
-	err = pg.InTx(ctx, r.operator.db, func(ctx context.Context, tx pgx.Tx) error {
+	err = pg.InTx(ctx, r.pruner.db, func(ctx context.Context, tx pgx.Tx) error {
 		found, err := findDetached(ctx, tx, row)
 		for _, f := range found {
 			if f.Lost || f.Unknown {

@@ -1,4 +1,4 @@
-package postgres
+package retention
 
 import (
 	"context"
@@ -16,18 +16,18 @@ func (r *Retention) look(ctx context.Context, row pg.Source) error {
 	if !first && r.now().Sub(r.lookedAt) < retainLook {
 		return nil
 	}
-	h, err := readHolding(ctx, r.operator.db, row)
+	h, err := readHolding(ctx, r.pruner.db, row)
 	if err != nil {
 		return err
 	}
 	r.lookedAt = r.now()
-	r.note(func(s *RetentionStats) { s.Holding = h })
+	r.note(func(s *Stats) { s.Holding = h })
 	if h.Partitioned {
 		if err := r.lost(ctx, row); err != nil {
 			return err
 		}
 	}
-	if first && r.cfg.Rules.Events == nil && r.settle == Mark && h.Endless() {
+	if first && r.cfg.Rules.Events == nil && !r.cfg.Deleted && h.Endless() {
 		oldest := "unknown"
 		if h.OldestSettledAge > 0 {
 			oldest = h.OldestSettledAge.Round(time.Second).String()
@@ -48,7 +48,7 @@ func (h Holding) Endless() bool {
 
 // role notes who deletes, and says so when that changes.
 func (r *Retention) role(other string) {
-	r.note(func(s *RetentionStats) {
+	r.note(func(s *Stats) {
 		s.Active = other == ""
 		if other != "" {
 			s.CaughtUp, s.Overdue = false, 0
@@ -63,7 +63,7 @@ func (r *Retention) role(other string) {
 
 // outcome notes how a turn went, and says so when that changes.
 func (r *Retention) outcome(err error) {
-	r.note(func(s *RetentionStats) { s.LastError = err })
+	r.note(func(s *Stats) { s.LastError = err })
 	if err != nil && r.cfg.deletes() {
 		r.say("error "+withoutDigits(err.Error()), func() { r.log.Warn("retention: nothing old is deleted now; it is tried again", "error", err) })
 	}
