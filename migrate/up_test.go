@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/await"
 	"github.com/outbox-relay/outbox/internal/pgtest"
 	"github.com/outbox-relay/outbox/migrate"
 )
@@ -242,7 +243,7 @@ func TestUpGivesUpWhenItsContextEnds(t *testing.T) {
 
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	limit := time.After(60 * time.Second)
+	limit := time.After(await.Limit)
 	for !ok() {
 		select {
 		case <-limit:

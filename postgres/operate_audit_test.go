@@ -87,11 +87,7 @@ func TestAnInterruptedRequestIsTakenBack(t *testing.T) {
 
 func awaitOpen(t *testing.T, db *pgxpool.Pool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); openRequestCount(t, db) == 0; {
-		if time.Now().After(deadline) {
-			t.Fatal("nothing was asked for")
-		}
-	}
+	eventually(t, "something is asked for", func() bool { return openRequestCount(t, db) > 0 })
 }
 
 // What was carried out while it was being taken back is done, and said so.

@@ -232,6 +232,7 @@ func TestACancelledJobStopsAndSaysWhatHadHappened(t *testing.T) {
 		ended <- r
 	}()
 	job := <-started
+	eventually(t, "all is asked for", func() bool { return openRequestCount(t, db) == 12 })
 	// Some of it is carried out before it is cancelled.
 	exec(t, db, `UPDATE outbox.request SET done_at = now(), outcome = 'unparked' WHERE id IN (SELECT id FROM outbox.request ORDER BY id LIMIT 5)`)
 	if err := s.Cancel(t.Context(), operate.Actor{Name: "bob", Role: operate.Operator}, job, ""); err != nil {

@@ -137,10 +137,10 @@ func TestTimesLeadToTheIDsOfTheirEvents(t *testing.T) {
 	d := newDesk(t)
 	const rows = 100_000
 	d.exec(`INSERT INTO outbox_event (event_id, aggregate_type, aggregate_id, event_type, payload, topic, partition_key, created_at, published_at)
-SELECT gen_random_uuid(), 'Order', i::text, 'order.confirmed.v1', '{}', 'shop.order', 'k', now() - ($1::int - i) * interval '1 min', now() FROM generate_series(1, $1::int) i`, rows)
+SELECT gen_random_uuid(), 'Order', i::text, 'order.confirmed.v1', '{}', 'shop.order', 'k', now() - ($1::int - i) * interval '1 hour', now() FROM generate_series(1, $1::int) i`, rows)
 	began := time.Now()
 	d.store.now = func() time.Time { began = began.Add(time.Hour); return began }
-	ago := func(n int) time.Duration { return time.Duration(n)*time.Minute + 30*time.Second }
+	ago := func(n int) time.Duration { return time.Duration(n)*time.Hour + 30*time.Minute }
 	for name, c := range map[string]struct {
 		q    operate.EventQuery
 		want int64

@@ -177,7 +177,8 @@ CREATE TRIGGER wait BEFORE INSERT ON outbox_event FOR EACH ROW EXECUTE FUNCTION 
 	}()
 	eventually(t, "the trigger waits", func() bool {
 		var waits bool
-		if err := b.plain.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted)").Scan(&waits); err != nil {
+		if err := b.plain.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+			AND database = (SELECT oid FROM pg_database WHERE datname = current_database()))`).Scan(&waits); err != nil {
 			t.Fatal(err)
 		}
 		return waits

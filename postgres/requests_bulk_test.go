@@ -82,8 +82,6 @@ func TestManyRequestsTakeFewStatements(t *testing.T) {
 			parkMany(t, db, keys, c.verb, c.onEvents)
 			count := &counter{}
 			s := openSource(t, reconfigured(t, db, func(cfg *pgxpool.Config) { cfg.ConnConfig.Tracer = count }), Config{})
-			// No batch takes time: by how long one takes the size of the next is chosen, and here the machine's other work would choose it.
-			s.open.Load().requests.now = func() time.Time { return time.Unix(1, 0) }
 			mine := claim(t, s, owner("a"))
 			before := count.n.Load()
 			done, released, calls := carryOutAll(t, s, mine)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/outbox-relay/outbox/internal/await"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -139,7 +140,7 @@ func (x *exchange) run(finished func() bool) {
 	for _, s := range x.sides {
 		x.start(s)
 	}
-	deadline := time.Now().Add(*stressFor + time.Minute)
+	deadline := time.Now().Add(*stressFor + await.Limit)
 	for idle := 0; idle < 6; {
 		over := finished()
 		busy := false

@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outbox-relay/outbox/internal/await"
 	"github.com/outbox-relay/outbox/internal/pgtest"
 	"github.com/outbox-relay/outbox/relay"
 )
@@ -201,7 +202,7 @@ func readAll(b *bench, r *reader, l *ledger, rnd *rand.Rand, finished func() boo
 	if err := r.Start(b.Context(), holding{}, allLanes); err != nil {
 		b.Fatal(err)
 	}
-	deadline := time.Now().Add(*stressFor + time.Minute)
+	deadline := time.Now().Add(*stressFor + await.Limit)
 	for idle := 0; idle < 3; {
 		over := finished()
 		batch, err := r.Read(b.Context(), 50+rnd.IntN(500))

@@ -216,13 +216,13 @@ func TestDeadEventsAuditRequestsAndJobsHaveAgesOfTheirOwn(t *testing.T) {
 	source := pgtest.One[string](t, db, `SELECT id::text FROM outbox.source`)
 	for _, sql := range []string{
 		`INSERT INTO outbox.dead_event (source, id, event_id, topic, partition_key, lane, event, code, reason, died_by, died_at)
-SELECT $1::uuid, g % 3000, gen_random_uuid(), 't', 'k', 0, '{}', 'c', 'r', 'me', now() - g * interval '1 minute' + interval '30 seconds' FROM generate_series(1, 6000) g`,
+SELECT $1::uuid, g % 3000, gen_random_uuid(), 't', 'k', 0, '{}', 'c', 'r', 'me', now() - g * interval '1 hour' + interval '30 minutes' FROM generate_series(1, 6000) g`,
 		`INSERT INTO outbox.audit (source, at, actor, verb, ended_at)
-SELECT $1::uuid, now() - g * interval '1 minute' + interval '30 seconds', 'me', 'skip', CASE WHEN g % 2 = 0 THEN now() - g * interval '1 minute' + interval '30 seconds' END FROM generate_series(1, 6000) g`,
+SELECT $1::uuid, now() - g * interval '1 hour' + interval '30 minutes', 'me', 'skip', CASE WHEN g % 2 = 0 THEN now() - g * interval '1 hour' + interval '30 minutes' END FROM generate_series(1, 6000) g`,
 		`INSERT INTO outbox.request (source, verb, topic, partition_key, requested_by, requested_at, done_at)
-SELECT $1::uuid, 'skip', 't', 'k', 'me', now() - interval '1 year', CASE WHEN g % 2 = 0 THEN now() - g * interval '1 minute' + interval '30 seconds' END FROM generate_series(1, 6000) g`,
+SELECT $1::uuid, 'skip', 't', 'k', 'me', now() - interval '1 year', CASE WHEN g % 2 = 0 THEN now() - g * interval '1 hour' + interval '30 minutes' END FROM generate_series(1, 6000) g`,
 		`INSERT INTO outbox.job (source, verb, actor, total, state, started_at, ended_at)
-SELECT $1::uuid, 'skip', 'me', 1, CASE WHEN g % 2 = 0 THEN 'done' ELSE 'running' END, now() - interval '1 year', CASE WHEN g % 2 = 0 THEN now() - g * interval '1 minute' + interval '30 seconds' END FROM generate_series(1, 6000) g`,
+SELECT $1::uuid, 'skip', 'me', 1, CASE WHEN g % 2 = 0 THEN 'done' ELSE 'running' END, now() - interval '1 year', CASE WHEN g % 2 = 0 THEN now() - g * interval '1 hour' + interval '30 minutes' END FROM generate_series(1, 6000) g`,
 	} {
 		pgtest.Exec(t, db, sql, source)
 	}
@@ -231,7 +231,7 @@ SELECT $1::uuid, 'skip', 'me', 1, CASE WHEN g % 2 = 0 THEN 'done' ELSE 'running'
 	pgtest.Exec(t, db, `INSERT INTO outbox.audit (source, at, actor, verb) SELECT '00000000-0000-0000-0000-000000000001', now() - interval '1 year', 'me', 'skip' FROM generate_series(1, 10)`)
 	settledRows(t, db, 100, time.Hour, "false")
 	hours := func(n time.Duration) *time.Duration { n *= time.Hour; return &n }
-	request := operate.Prune{Dead: hours(50), Audit: hours(25)}
+	request := operate.Prune{Dead: hours(3000), Audit: hours(1500)}
 	want := operate.Pruned{Dead: 3000, Audit: 4500, Requests: 2250, Jobs: 2250}
 	plan, err := newPruner(t, db).PlanPrune(t.Context(), request)
 	if err != nil {
