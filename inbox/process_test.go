@@ -18,6 +18,7 @@ import (
 	_ "github.com/lib/pq"              // the driver "postgres"
 
 	"github.com/outbox-relay/outbox/inbox"
+	"github.com/outbox-relay/outbox/internal/await"
 	"github.com/outbox-relay/outbox/internal/pgtest"
 )
 
@@ -277,18 +278,12 @@ func TestTwoDeliveriesAtOnceRunOneHandler(t *testing.T) {
 // awaitBlocked waits until a session waits for another one's transaction.
 func awaitBlocked(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; {
-		var blocked bool
+	await.Until(t, "a session waits", func() (blocked bool) {
 		if err := pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')`).Scan(&blocked); err != nil {
 			t.Fatal(err)
 		}
-		if blocked {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("nobody waits")
-		}
-	}
+		return blocked
+	})
 }
 
 func TestADatabaseWithoutTheTableSaysWhatToDo(t *testing.T) {

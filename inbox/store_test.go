@@ -128,12 +128,13 @@ func TestAClaimThatWaitsTooLongIsMadeAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := []*inbox.Record{record(0, "a", deposited, "k", `{"account": "1"}`)}
-	p := billing(t, only(t, db, nil), inbox.Config{Timeout: time.Second})
-	wantOutcomes(t, p.Handle(t.Context(), in), "another transaction had the event, or there was no connection, for 1s")
+	impatient := billing(t, only(t, db, nil), inbox.Config{Timeout: time.Second})
+	wantOutcomes(t, impatient.Handle(t.Context(), in), "another transaction had the event, or there was no connection, for 1s")
 
+	p := billing(t, only(t, db, nil), inbox.Config{})
 	ctx, giveUp := context.WithCancel(t.Context())
 	ended := make(chan []inbox.Outcome)
-	go func() { ended <- billing(t, only(t, db, nil), inbox.Config{}).Handle(ctx, in) }()
+	go func() { ended <- p.Handle(ctx, in) }()
 	awaitBlocked(t, db.Pool(t))
 	giveUp()
 	if out := <-ended; out[0].Err == nil {

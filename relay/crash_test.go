@@ -25,6 +25,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outbox-relay/outbox"
+	"github.com/outbox-relay/outbox/internal/await"
 	"github.com/outbox-relay/outbox/internal/pgtest"
 	"github.com/outbox-relay/outbox/kafka"
 	"github.com/outbox-relay/outbox/postgres"
@@ -176,7 +177,7 @@ func (c *crashBench) write(t *testing.T, n int) {
 func (c *crashBench) runChild(t *testing.T, step string, after int) {
 	t.Helper()
 	c.expireLeases(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
 	defer cancel()
 	var out bytes.Buffer
 	cmd := c.command(ctx, &out, crashStep+"="+step, crashAfter+"="+strconv.Itoa(after))
@@ -185,6 +186,9 @@ func (c *crashBench) runChild(t *testing.T, step string, after int) {
 	for {
 		select {
 		case err := <-done:
+			if ctx.Err() != nil {
+				t.Fatalf("the relay has not ended:\n%s", out.String())
+			}
 			c.checkExit(t, step, err, out.String())
 			return
 		case <-time.After(20 * time.Millisecond):
@@ -295,7 +299,7 @@ func readTopic(t *testing.T, brokers []string, topic string) []*kgo.Record {
 	left := int64(0)
 	ends.Each(func(o kadm.ListedOffset) { left += o.Offset })
 	var records []*kgo.Record
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
 	defer cancel()
 	for int64(len(records)) < left {
 		fetches := client.PollFetches(ctx)

@@ -8,11 +8,11 @@ import (
 	"os"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outbox-relay/outbox"
+	"github.com/outbox-relay/outbox/internal/await"
 	"github.com/outbox-relay/outbox/relay"
 )
 
@@ -74,7 +74,7 @@ func (c *crashBench) add(t *testing.T, key, eventType string) {
 func (c *crashBench) runMortal(t *testing.T) (survived bool) {
 	t.Helper()
 	c.expireLeases(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
 	defer cancel()
 	var out bytes.Buffer
 	cmd := c.command(ctx, &out, crashType+"=order.deadly.v1")

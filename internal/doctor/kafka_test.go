@@ -75,7 +75,7 @@ func examineKafka(t *testing.T, db *pgtest.DB, k Kafka, cfg kafka.Config) Report
 	defer k.Inspector.Close()
 	pool := poolOf(t, db.URL)
 	defer pool.Close()
-	r, err := Examine(t.Context(), Config{Pool: pool, Table: "public.outbox_event", Kafka: &k, Limit: 10 * time.Second})
+	r, err := Examine(t.Context(), Config{Pool: pool, Table: "public.outbox_event", Kafka: &k, Limit: time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}

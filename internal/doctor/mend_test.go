@@ -429,11 +429,11 @@ func TestALookThatTakesTooLongIsSaid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := Examine(t.Context(), Config{Pool: poolOf(t, db.URL), Table: "public.outbox_event", Limit: time.Second})
+	r, err := Examine(t.Context(), Config{Pool: poolOf(t, db.URL), Table: "public.outbox_event", Limit: whole})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Contains(r.NotLookedAt, Unseen{What: "every lane is there, and has a lease where relays work, and they renew it", Why: "it took longer than 1s"}) {
+	if !slices.Contains(r.NotLookedAt, Unseen{What: "every lane is there, and has a lease where relays work, and they renew it", Why: "it took longer than " + whole.String()}) {
 		t.Errorf("not looked at: %+v", r.NotLookedAt)
 	}
 }

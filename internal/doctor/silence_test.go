@@ -88,7 +88,7 @@ func (m *muteable) pass(to, from net.Conn) {
 }
 
 // soon is a limit for what gets no answer, and whole one that is long enough for what gets one.
-const soon, whole = 300 * time.Millisecond, 3 * time.Second
+const soon, whole = 300 * time.Millisecond, 15 * time.Second
 
 func examineWithin(t *testing.T, pool *pgxpool.Pool, limit time.Duration, limits checkup.Config) Report {
 	t.Helper()
