@@ -22,7 +22,7 @@ func killBeforeTheAck(l *lab) {
 	for _, s := range l.streams {
 		l.mustWrite(s, 4)
 	}
-	poll(while, func() bool { return l.unpublished() == 0 })
+	l.while(func() bool { return l.unpublished() == 0 })
 	over := l.begin(history.Fault{What: "kill -9", Repeats: true})
 	r.kill()
 	for _, link := range r.kafka {
@@ -50,7 +50,7 @@ func rejectTheFirstOfTwo(l *lab) {
 			return l.count("SELECT count(*) FROM outbox.parked_key WHERE partition_key = $1", s.Key) == 1
 		})
 		link.Heal()
-		poll(while, func() bool {
+		l.while(func() bool {
 			return l.count("SELECT count(*) FROM outbox_event WHERE partition_key = $1 AND published_at IS NULL", s.Key) == 1
 		})
 	}
@@ -167,7 +167,7 @@ func cutOffTheOwner(l *lab) {
 	for _, link := range owner.kafka {
 		link.Heal()
 	}
-	poll(while, func() bool { return len(l.records(l.t.Context())) > before })
+	l.while(func() bool { return len(l.records(l.t.Context())) > before })
 	owner.db.Heal()
 }
 
@@ -207,7 +207,7 @@ func delayTheParking(l *lab) {
 	heir.start()
 	l.settled("the events that the owner had")
 	owner.db.Heal()
-	poll(while, func() bool { return l.count("SELECT count(*) FROM outbox.parked_key") > 0 })
+	l.while(func() bool { return l.count("SELECT count(*) FROM outbox.parked_key") > 0 })
 }
 
 // joinWhileTheBrokersAreSilent starts a second relay while the first has events of every lane with brokers that do not answer. That is no fault: the
@@ -222,7 +222,7 @@ func joinWhileTheBrokersAreSilent(l *lab) {
 	}
 	heir.start()
 	l.await("the second relay is registered", func() bool { return l.count("SELECT count(*) FROM outbox.relay") == 2 })
-	poll(while, func() bool { return l.unpublished() < 3*len(l.streams) })
+	l.while(func() bool { return l.unpublished() < 3*len(l.streams) })
 	for _, link := range owner.kafka {
 		link.Heal()
 	}

@@ -76,7 +76,7 @@ func TestDeadLettersAreSentBackAndTheirEffectIsThereOnce(t *testing.T) {
 // A redrive that is killed goes on when it is run again: every letter is sent, in its order, and no more than a page of them twice for each kill.
 func TestARedriveThatIsKilledGoesOn(t *testing.T) {
 	t.Parallel()
-	const letters, rate, kills = 2000, 1000, 3
+	const letters, rate, kills = 2000, 300, 3
 	m := newMailroom(t)
 	for n := range letters {
 		r := m.event(n, 0)

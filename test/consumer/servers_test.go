@@ -160,7 +160,7 @@ func (f *flow) during(t *testing.T, what string, begin, end func() error) {
 
 // moveLeaders has the next replica lead each partition, those of the group's coordinator too.
 func (f *flow) moveLeaders(t *testing.T) error {
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*await.Limit)
 	defer cancel()
 	admin := kadm.NewClient(f.client)
 	topics, err := admin.ListTopicsWithInternal(ctx, f.Topic, "__consumer_offsets")

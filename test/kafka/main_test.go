@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/outbox-relay/outbox/internal/await"
 	"github.com/outbox-relay/outbox/internal/devkafka"
 )
 
@@ -74,7 +75,7 @@ func client(t *testing.T, opts ...kgo.Opt) *kgo.Client {
 // produceTogether sends the records in one batch and returns what became of each.
 func produceTogether(t *testing.T, cl *kgo.Client, records ...*kgo.Record) []error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
 	defer cancel()
 	errs := make([]error, len(records))
 	for i, r := range records {
@@ -90,7 +91,7 @@ func produceTogether(t *testing.T, cl *kgo.Client, records ...*kgo.Record) []err
 func read(t *testing.T, topic string, n int) []*kgo.Record {
 	t.Helper()
 	cl := client(t, kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Limit)
 	defer cancel()
 	var records []*kgo.Record
 	for len(records) < n {

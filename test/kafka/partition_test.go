@@ -70,8 +70,8 @@ func TestPartitionsComeAndGoWhileTheRelayPublishes(t *testing.T) {
 		ahead  int
 	}{
 		{"id", func() (low, high string) { return "1", "301" }, 12},
-		// Seconds where a real table has days; the writers have a minute before they run out of partitions.
-		{"created_at", func() (low, high string) { return second(-1), second(1) }, 30},
+		// Seconds where a real table has days; the writers have two minutes before they run out of partitions.
+		{"created_at", func() (low, high string) { return second(-1), second(1) }, 60},
 	} {
 		t.Run(c.column, func(t *testing.T) {
 			t.Parallel()
