@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/outbox-relay/outbox/internal/certfile"
 	bounded "github.com/outbox-relay/outbox/internal/patience"
 )
 
@@ -150,6 +151,9 @@ func readCA(path string) (*x509.CertPool, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := certfile.Check(content); err != nil {
+		return nil, fmt.Errorf("%s: %s: %w", what, path, err)
+	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(content) {
 		return nil, fmt.Errorf("%s: %s holds no certificate that can be read: give it that of the authority that has signed the brokers'", what, path)
@@ -164,6 +168,9 @@ func readPair(cert, key string) (tls.Certificate, error) {
 	keyPEM, keyErr := readPEM(keyFile, key)
 	if err := errors.Join(certErr, keyErr); err != nil {
 		return tls.Certificate{}, err
+	}
+	if err := certfile.Check(certPEM); err != nil {
+		return tls.Certificate{}, fmt.Errorf("%s: %s: %w", certFile, cert, err)
 	}
 	if isEncrypted(keyPEM) {
 		return tls.Certificate{}, fmt.Errorf("%s: %s is encrypted: give the key without a passphrase (openssl pkey), in a file that only this program may read", keyFile, key)

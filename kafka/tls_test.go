@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -87,23 +88,30 @@ func TestFilesOfTLSThatCannotBeUsedAreAllNamed(t *testing.T) {
 	}
 	encrypted := p.file("encrypted.key", []byte("-----BEGIN ENCRYPTED PRIVATE KEY-----\nc2VjcmV0\n-----END ENCRYPTED PRIVATE KEY-----\n"))
 	jks := p.file("store.jks", []byte{0xfe, 0xed, 0xfe, 0xed})
+	whole, err := os.ReadFile(cert)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cut := append(whole, p.PEM[:len(p.PEM)/2]...)
 	for what, c := range map[string]struct {
 		cfg   Config
 		words []string
 	}{
-		"missing":           {Config{TLSCAFile: "/nowhere/ca.pem", TLSCertFile: "/nowhere/tls.crt", TLSKeyFile: "/nowhere/tls.key"}, []string{"TLS CA file: open /nowhere/ca.pem", "TLS certificate file: open /nowhere/tls.crt", "TLS key file: open /nowhere/tls.key"}},
-		"a device":          {Config{TLSCAFile: os.DevNull}, []string{"is no regular file"}},
-		"a folder":          {Config{TLSCAFile: p.dir}, []string{"is a directory: name the file in it"}},
-		"a Java keystore":   {Config{TLSCAFile: jks}, []string{"store.jks is not in PEM form", "openssl pkcs12"}},
-		"a key as CA":       {Config{TLSCAFile: key}, []string{"holds no certificate that can be read"}},
-		"no key":            {Config{TLSCertFile: cert}, []string{"belong together"}},
-		"no certificate":    {Config{TLSKeyFile: key}, []string{"belong together"}},
-		"a key of another":  {Config{TLSCertFile: cert, TLSKeyFile: foreign}, []string{"private key does not match"}},
-		"an encrypted key":  {Config{TLSCertFile: cert, TLSKeyFile: encrypted}, []string{"encrypted.key is encrypted", "without a passphrase"}},
-		"expired":           {Config{TLSCertFile: oldCert, TLSKeyFile: oldKey}, []string{"old.crt: the certificate has expired on", "replace it"}},
-		"a clock of before": {Config{TLSCertFile: cert, TLSKeyFile: key, now: func() time.Time { return time.Unix(1, 0) }}, []string{"is not valid before", "clock"}},
-		"twice":             {Config{TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12}, TLSCAFile: p.ca()}, []string{"leave one out"}},
-		"twice the name":    {Config{TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12}, TLSServerName: "h"}, []string{"leave one out"}},
+		"missing":             {Config{TLSCAFile: "/nowhere/ca.pem", TLSCertFile: "/nowhere/tls.crt", TLSKeyFile: "/nowhere/tls.key"}, []string{"TLS CA file: open /nowhere/ca.pem", "TLS certificate file: open /nowhere/tls.crt", "TLS key file: open /nowhere/tls.key"}},
+		"a device":            {Config{TLSCAFile: os.DevNull}, []string{"is no regular file"}},
+		"a folder":            {Config{TLSCAFile: p.dir}, []string{"is a directory: name the file in it"}},
+		"a Java keystore":     {Config{TLSCAFile: jks}, []string{"store.jks is not in PEM form", "openssl pkcs12"}},
+		"a key as CA":         {Config{TLSCAFile: key}, []string{"holds no certificate that can be read"}},
+		"a CA that is cut":    {Config{TLSCAFile: p.file("cut-ca.pem", cut)}, []string{"TLS CA file: ", "cut-ca.pem: block 2, at line", "is cut or damaged", "take that block out"}},
+		"a chain that is cut": {Config{TLSCertFile: p.file("cut.crt", cut), TLSKeyFile: key}, []string{"TLS certificate file: ", "cut.crt: block 2, at line", "is cut or damaged"}},
+		"no key":              {Config{TLSCertFile: cert}, []string{"belong together"}},
+		"no certificate":      {Config{TLSKeyFile: key}, []string{"belong together"}},
+		"a key of another":    {Config{TLSCertFile: cert, TLSKeyFile: foreign}, []string{"private key does not match"}},
+		"an encrypted key":    {Config{TLSCertFile: cert, TLSKeyFile: encrypted}, []string{"encrypted.key is encrypted", "without a passphrase"}},
+		"expired":             {Config{TLSCertFile: oldCert, TLSKeyFile: oldKey}, []string{"old.crt: the certificate has expired on", "replace it"}},
+		"a clock of before":   {Config{TLSCertFile: cert, TLSKeyFile: key, now: func() time.Time { return time.Unix(1, 0) }}, []string{"is not valid before", "clock"}},
+		"twice":               {Config{TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12}, TLSCAFile: p.ca()}, []string{"leave one out"}},
+		"twice the name":      {Config{TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12}, TLSServerName: "h"}, []string{"leave one out"}},
 	} {
 		c.cfg.Brokers = []string{"h:1"}
 		_, err := NewPublisher(c.cfg)
@@ -120,7 +128,8 @@ func TestFilesOfTLSThatCannotBeUsedAreAllNamed(t *testing.T) {
 			t.Errorf("%s: the key is in %v", what, err)
 		}
 	}
-	if _, err := NewPublisher(Config{Brokers: []string{"h:1"}, TLSCAFile: p.ca(), TLSCertFile: cert, TLSKeyFile: key, TLSServerName: "broker"}); err != nil {
+	commented := p.file("commented.pem", slices.Concat([]byte("# the first\n"), p.PEM, []byte("\nthe second:\n"), other.PEM))
+	if _, err := NewPublisher(Config{Brokers: []string{"h:1"}, TLSCAFile: commented, TLSCertFile: cert, TLSKeyFile: key, TLSServerName: "broker"}); err != nil {
 		t.Errorf("with good files: %v", err)
 	}
 }

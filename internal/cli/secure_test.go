@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"fmt"
 	"net/url"
 	"os"
@@ -105,6 +106,10 @@ func TestASecuredConnectionThatFailsIsSaidInOneLine(t *testing.T) {
 	}
 	mixed := "&sslcert=" + filepath.Join(s.dir, "good.crt") + "&sslkey=" + filepath.Join(s.dir, "named.key")
 	empty := s.file(t, "empty.crt", []byte("nothing\n"))
+	half := func(of []byte, more []byte) []byte { return append(bytes.Clone(of), more[:len(more)/2]...) }
+	cut := "&sslrootcert=" + s.file(t, "cut.crt", half(s.servers.PEM, s.servers.PEM))
+	pair := issue(t, s.clients, devcert.Request{Name: "certified"})
+	pair.Cert = half(pair.Cert, s.clients.PEM)
 	for name, c := range map[string]struct{ url, want string }{
 		"another authority":      {s.address("relay:hunter2", "127.0.0.1", other), "the server's certificate cannot be verified: x509: certificate signed by unknown authority\n    hint: name the certificate of its authority by sslrootcert=… or PGSSLROOTCERT\n"},
 		"another host name":      {s.address("relay:hunter2", "localhost", root), "\n    hint: use a host name that the server's certificate has\n"},
@@ -117,6 +122,8 @@ func TestASecuredConnectionThatFailsIsSaidInOneLine(t *testing.T) {
 		"a certificate alone":    {s.address("certified", "127.0.0.1", root+"&sslcert=x.crt"), "of sslcert and sslkey one is missing"},
 		"no file of authorities": {s.address("relay:hunter2", "127.0.0.1", "&sslrootcert=/nowhere/root.crt"), "DATABASE_URL: sslrootcert: open /nowhere/root.crt: no such file or directory"},
 		"no authority in it":     {s.address("relay:hunter2", "127.0.0.1", "&sslrootcert="+empty), "empty.crt holds no certificate"},
+		"authorities cut short":  {s.address("relay:hunter2", "127.0.0.1", cut), "cut.crt: block 2, at line"},
+		"a chain cut short":      {s.address("certified", "127.0.0.1", root+s.pair(t, "chain", pair)), "chain.crt: block 2, at line"},
 		"no such mode":           {strings.Replace(s.address("relay:hunter2", "127.0.0.1", root), "verify-full", "verify_full", 1), `sslmode is "verify_full": want disable, allow, prefer, require, verify-ca or verify-full`},
 		"no such parameter":      {strings.Replace(s.address("relay:hunter2", "127.0.0.1", ""), "sslmode", "sslmod", 1), "\n    hint: correct its name in the connection string"},
 	} {

@@ -158,6 +158,9 @@ func (t target) parse(ctx context.Context, env environment) (*pgxpool.Config, er
 	if err := t.checkKey(env, cfg.ConnConfig); err != nil {
 		return nil, err
 	}
+	if err := t.checkCertificates(env, cfg.ConnConfig); err != nil {
+		return nil, err
+	}
 	if err := t.checkCommand(); err != nil {
 		return nil, err
 	}

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/outbox-relay/outbox/internal/config"
+	"github.com/outbox-relay/outbox/internal/connstring"
 	"github.com/outbox-relay/outbox/internal/patience"
 )
 
@@ -75,12 +75,8 @@ func (t target) secureReason(env environment, reason string) string {
 
 // parameter is what a connection string says of a parameter, or else the variable of libpq.
 func (t target) parameter(env environment, name string) string {
-	if strings.Contains(t.url, "://") {
-		if u, err := url.Parse(t.url); err == nil && u.Query().Has(name) {
-			return u.Query().Get(name)
-		}
-	} else if m := regexp.MustCompile(`(?:^|\s)` + name + `\s*=\s*(?:'((?:[^'\\]|\\.)*)'|(\S*))`).FindStringSubmatch(t.url); m != nil {
-		return m[1] + m[2]
+	if value, given := connstring.Parameter(t.url, name); given {
+		return value
 	}
 	return env["PG"+strings.ToUpper(name)]
 }

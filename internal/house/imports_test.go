@@ -15,7 +15,7 @@ const franz, pgx, otel = "github.com/twmb/franz-go", "github.com/jackc/pgx", "go
 // layers says which packages of this module each public package may import. Siblings do not import each other: what they share lies
 // below them, and what joins them is internal/cli.
 func layers() map[string][]string {
-	middle := []string{"", "operate", "relay", "competing", "inbox", "internal/lanesql", "internal/advice", "internal/schema", "internal/patience", "internal/pg"}
+	middle := []string{"", "operate", "relay", "competing", "inbox", "internal/lanesql", "internal/advice", "internal/schema", "internal/patience", "internal/pg", "internal/certfile", "internal/connstring"}
 	// The operators' store prunes; nothing else there may need it.
 	postgres := append(slices.Clone(middle), "postgres/retention")
 	return map[string][]string{
