@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/outbox-relay/outbox/internal/advice"
+	"github.com/outbox-relay/outbox/internal/config"
 )
 
 // asked is what somebody has asked for, as the audit and the jobs keep it, in the words of the command: what it is called, and with which arguments and flags. What a filter
@@ -103,24 +104,13 @@ func flagText(flag string, value any) string {
 	text := fmt.Sprint(value)
 	if n, ok := value.(json.Number); ok && strings.HasSuffix(flag, "-than") {
 		if ns, err := n.Int64(); err == nil {
-			text = ageWords(time.Duration(ns))
+			text = config.DurationText(time.Duration(ns))
 		}
 	}
 	if flag == "key" && text == "" {
 		return "--" + emptyKeyFlag
 	}
 	return "--" + flag + " " + advice.Word(text)
-}
-
-// ageWords is 168h, not 168h0m0s.
-func ageWords(d time.Duration) string {
-	text := d.String()
-	for _, zero := range []struct{ tail, without string }{{"m0s", "m"}, {"h0m", "h"}} {
-		if whole, found := strings.CutSuffix(text, zero.tail); found {
-			text = whole + zero.without
-		}
-	}
-	return text
 }
 
 // letters are dead letters that were to be sent back or deleted: their topics, or they themselves, and what narrows them.

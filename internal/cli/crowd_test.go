@@ -22,7 +22,7 @@ import (
 func serving(t *testing.T) string {
 	t.Helper()
 	log := &lines{}
-	server, err := (&app{}).serve("127.0.0.1:0", served{relays: fleet.New[*sourceRelay](nil, fleet.Config{})}, slog.New(slog.NewTextHandler(log, nil)))
+	server, err := (&app{}).serve("--listen", "127.0.0.1:0", served{relays: fleet.New[*sourceRelay](nil, fleet.Config{})}, slog.New(slog.NewTextHandler(log, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -126,6 +126,10 @@ func (p *part) connectBy(ctx context.Context, env environment, known map[string]
 // alone refuses a table that another source has: the two would compete for its lease. A table that goes by two addresses is not recognised; the lease keeps its
 // events in order all the same.
 func (p *part) alone(cfg *pgxpool.Config, known map[string]string) error {
+	if !p.cfg.Lacks("database-url", "table") {
+		// It was to be another one, in a way that cannot be and is reported elsewhere.
+		return nil
+	}
 	c := cfg.ConnConfig
 	// It has been read before.
 	table, _ := migrate.ParseTable(p.cfg.Table)

@@ -80,7 +80,7 @@ func (a *app) runRelay(cmd *cobra.Command) error {
 	warnOfOnce(parts)
 	relays := fleet.New(members(parts), fleet.Config{Once: cfg.Once})
 	if cfg.Listen != "" {
-		server, err := a.serve(cfg.Listen, served{relays, cfg.Pprof}, log)
+		server, err := a.serve(cfg.Named("listen"), cfg.Listen, served{relays, cfg.Pprof}, log)
 		if err != nil {
 			return err
 		}

@@ -22,11 +22,11 @@ type served struct {
 	pprof bool
 }
 
-// serve answers /livez, /readyz and /metrics at the address until the server is closed.
-func (a *app) serve(address string, what served, log *slog.Logger) (*http.Server, error) {
+// serve answers /livez, /readyz and /metrics at the address until the server is closed. setting is by what the address was made.
+func (a *app) serve(setting, address string, what served, log *slog.Logger) (*http.Server, error) {
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, listenError(address, err)
+		return nil, listenError(setting, address, err)
 	}
 	server := &http.Server{
 		Handler: what.handler(), ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second,
@@ -46,11 +46,11 @@ func (a *app) serve(address string, what served, log *slog.Logger) (*http.Server
 }
 
 // listenError tells a port that another process has, and may give up, from an address that cannot be had. At a deploy the old process and the new one overlap.
-func listenError(address string, err error) error {
+func listenError(setting, address string, err error) error {
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return fmt.Errorf("--listen %s: %w: another process has the port; start again when it has ended, or choose another port", address, syscall.EADDRINUSE)
+		return fmt.Errorf("%s %s: %w: another process has the port; start again when it has ended, or choose another port", setting, address, syscall.EADDRINUSE)
 	}
-	return &configError{fmt.Errorf("--listen %s: %w", address, err)}
+	return &configError{fmt.Errorf("%s %s: %w", setting, address, err)}
 }
 
 func (s served) handler() http.Handler {

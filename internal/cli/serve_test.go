@@ -250,8 +250,8 @@ func TestAPortThatIsTakenIsNoFaultOfTheConfiguration(t *testing.T) {
 	}
 	defer taken.Close()
 	for address, want := range map[string]int{taken.Addr().String(): exitFailed, "127.0.0.1": exitConfig, "127.0.0.1:http-or-so": exitConfig} {
-		_, err := (&app{}).serve(address, served{}, discard())
-		if err == nil || exitCode(err) != want || !strings.Contains(err.Error(), "--listen "+address) {
+		_, err := (&app{}).serve("OUTBOX_LISTEN", address, served{}, discard())
+		if err == nil || exitCode(err) != want || !strings.Contains(err.Error(), "OUTBOX_LISTEN "+address) {
 			t.Errorf("%s: got %v, want an error of exit code %d", address, err, want)
 		}
 	}

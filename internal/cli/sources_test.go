@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -236,6 +238,22 @@ func TestSourcesThatAreTheSameTableAreRefused(t *testing.T) {
 		closePools(parts)
 		if refused := err != nil && strings.Contains(err.Error(), "is that of source one already"); refused != c.refused || !refused && err != nil {
 			t.Errorf("%s: got %v", name, err)
+		}
+	}
+}
+
+// A source whose table was mistyped has none that is known, and is no second one of the table that is there by default.
+func TestASourceWithAMistypedTableIsNotTheSameAsAnother(t *testing.T) {
+	t.Parallel()
+	for mistyped, want := range map[string]string{"tabel: other": "did you mean table?", "table:": "table: want a text", "database-ulr: postgres://h/e": "did you mean database-url?"} {
+		path := filepath.Join(t.TempDir(), "outbox.yaml")
+		content := "brokers: h:1\ndatabase-url: postgres://h/d\nsources:\n- name: one\n- name: two\n  " + mistyped + "\n"
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		got := runWith(t, nil, "config", "validate", path)
+		if got.code != exitConfig || !strings.Contains(got.errs, want) || strings.Contains(got.errs, "already") {
+			t.Errorf("%s: %d %s", mistyped, got.code, got.errs)
 		}
 	}
 }

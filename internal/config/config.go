@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"slices"
 	"time"
 )
 
@@ -36,6 +37,9 @@ type Config struct {
 
 // Readable tells that everything that was told could be read. It may lack something all the same, such as brokers.
 func (c *Config) Readable() bool { return !c.unreadable }
+
+// Named says where a setting of the process was made, as [Source.Named] does.
+func (c *Config) Named(key string) string { return cmp.Or(c.origins[key].name, "--"+key) }
 
 // Source is one outbox table and the Kafka that its events go to. What the settings mean stands in [Settings].
 type Source struct {
@@ -107,9 +111,11 @@ type Source struct {
 	illegible bool
 }
 
-// Lacks tells that nobody has tried to make a setting that is empty. One that was made and is wrong is reported as that, and is not missing as well; of a file that cannot be read nobody
-// knows what it lacks.
-func (s *Source) Lacks(key string) bool { return !s.illegible && !s.refused[key] }
+// Lacks tells that nobody has tried to make any of some settings that are empty. One that was made and is wrong, or by a wrong name, is reported as that, and is not missing as well; of a
+// file that cannot be read nobody knows what it lacks.
+func (s *Source) Lacks(keys ...string) bool {
+	return !s.illegible && !slices.ContainsFunc(keys, func(key string) bool { return s.refused[key] })
+}
 
 // Label names the source to people and in metrics: by its name, or by its table when it has none.
 func (s *Source) Label() string { return cmp.Or(s.Name, s.Table) }

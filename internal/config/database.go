@@ -37,7 +37,7 @@ func Databases(ctx context.Context, typed map[string]string, env Environment, na
 		}
 		return []Source{*one}, nil
 	}
-	for _, key := range []string{"database-url", "table"} {
+	for _, key := range ownOnly() {
 		if _, given := typed[key]; given {
 			return nil, fmt.Errorf("--%s says which source it is, and there are %d: name one with --source, or leave it out", key, len(sources))
 		}
@@ -63,7 +63,7 @@ func databases(ctx context.Context, typed map[string]string, env Environment) (*
 	}
 	f := &file{top: newLayer()}
 	if c.File != "" {
-		f = readFile(ctx, c.File)
+		f = readFile(ctx, c.File, ofDatabaseOnly()...)
 	}
 	sources, wrong := f.sources(ctx, env, variables, flags)
 	problems = append(append(problems, f.problems...), wrong...)

@@ -66,7 +66,7 @@ func (o origin) effective(key string, made bool, value reflect.Value) Effective 
 func presentable(key string, value reflect.Value) any {
 	switch v := value.Interface().(type) {
 	case time.Duration:
-		return shortened(v)
+		return DurationText(v)
 	case Secret:
 		return v.String()
 	case []string:
@@ -81,8 +81,8 @@ func presentable(key string, value reflect.Value) any {
 	}
 }
 
-// shortened leaves out minutes and seconds that are none: 168h, not 168h0m0s.
-func shortened(d time.Duration) string {
+// DurationText leaves out minutes and seconds that are none: 168h, not 168h0m0s.
+func DurationText(d time.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -51,6 +52,7 @@ func (f *file) readTop(ctx context.Context, n *yaml.Node) {
 func (f *file) readSources(ctx context.Context, n *yaml.Node, line int) {
 	f.listed = true
 	if n.Kind != yaml.SequenceNode || len(n.Content) == 0 {
+		f.nameless = true
 		f.complain(line, "sources: want a list, each source beginning with - name:")
 		return
 	}
@@ -62,6 +64,7 @@ func (f *file) readSources(ctx context.Context, n *yaml.Node, line int) {
 
 func (f *file) readEntry(ctx context.Context, n *yaml.Node, seen map[string]int) {
 	if n.Kind != yaml.MappingNode {
+		f.nameless = true
 		f.complain(n.Line, "sources: want settings of a source, beginning with - name:")
 		return
 	}
@@ -79,6 +82,7 @@ func (f *file) readEntry(ctx context.Context, n *yaml.Node, seen map[string]int)
 		f.complain(n.Line, "the source has no name: give it one, such as name: orders")
 	}
 	if e.name == "" {
+		f.nameless = true
 		// It goes on under a name that nobody can give, so that the rest of it is looked at.
 		e.name = fmt.Sprintf("(line %d)", n.Line)
 	}
@@ -113,13 +117,18 @@ func (f *file) setting(ctx context.Context, into layer, key string, line int, va
 	if !known {
 		if f.unknown++; f.unknown > mostUnknown {
 			if f.unknown == mostUnknown+1 {
+				f.illegible = true
 				f.complain(line, "and more settings that are unknown: is this a file of settings?")
 			}
 			return
 		}
 	}
-	if reason := misplaced(s, key, known, scopes); reason != "" {
+	if reason, meant := misplaced(s, key, known, value, scopes); reason != "" {
 		f.complain(line, "%s", reason)
+		f.refuse(into, meant...)
+		return
+	}
+	if !f.wants(s) {
 		return
 	}
 	if tag := value.Tag; strings.HasPrefix(tag, "!") && !strings.HasPrefix(tag, "!!") {
@@ -147,6 +156,18 @@ func (f *file) setting(ctx context.Context, into layer, key string, line int, va
 	}
 }
 
+// refuse keeps in mind which settings somebody has tried to make by other names, so that they are not missing as well.
+func (f *file) refuse(into layer, keys ...string) {
+	for _, key := range keys {
+		if key == keySources {
+			f.illegible = true
+		}
+		if s, _, known := find(key); known {
+			into.refused[s.Key] = true
+		}
+	}
+}
+
 func (f *file) origin(line int, key string) origin {
 	at := fmt.Sprintf("%s:%d", f.name, line)
 	return origin{name: at + ": " + key, line: at}
@@ -168,34 +189,55 @@ func find(key string) (s Setting, fromFile, known bool) {
 // LanesAdvice says how the number of lanes is set, to those who look for it among the settings of a relay.
 const LanesAdvice = "the number of lanes belongs to the table; outbox migrate up --lanes N gives it to a new one, outbox lanes set N changes it"
 
-// misplaced says why the key must not stand where it stands.
-func misplaced(s Setting, key string, known bool, scopes []Scope) string {
+// misplaced says why the key must not stand where it stands, and which settings are meant by it.
+func misplaced(s Setting, key string, known bool, value *yaml.Node, scopes []Scope) (reason string, meant []string) {
 	var here []string
 	for _, scope := range scopes {
 		if known && s.Scope == scope {
-			return ""
+			return "", nil
 		}
 		here = append(here, keysOf(scope)...)
 	}
 	switch {
 	case known && s.Scope == Run:
-		return fmt.Sprintf("%s is not for a file: give --%s or %s", key, key, s.Variable())
+		return fmt.Sprintf("%s is not for a file: give --%s or %s", key, key, s.Variable()), nil
 	case known:
-		return key + " is of the whole process: write it at the top, not in a source"
+		return key + " is of the whole process: write it at the top, not in a source", nil
 	case key == keySources, key == keyName:
-		return key + " does not belong here: the top has sources, and each of them a name"
+		return key + " does not belong here: the top has sources, and each of them a name", nil
 	}
 	if key == "lanes" {
-		return "lanes is no setting of a relay: " + LanesAdvice
+		return "lanes is no setting of a relay: " + LanesAdvice, nil
 	}
+	inside := grouped(value, here)
 	if key == "<<" {
-		return "<< is not read: what stands at the top is for all sources"
+		return "<< is not read: what stands at the top is for all sources", inside
 	}
 	// Behind a colon or an equals sign stands a value, which may be a password.
 	if end := strings.IndexAny(key, ":="); end > 0 {
-		return fmt.Sprintf("unknown setting %s: write a colon and a blank behind the name", Setting{}.shown(key[:end]+"…"))
+		return fmt.Sprintf("unknown setting %s: write a colon and a blank behind the name", Setting{}.shown(key[:end]+"…")), []string{Nearest(key[:end], here, 0)}
 	}
-	return fmt.Sprintf("unknown setting %s%s", Setting{}.shown(key), suggestion(key, here))
+	if len(inside) > 0 {
+		return fmt.Sprintf("unknown setting %s: settings stand in no groups: write %s without it", Setting{}.shown(key), inside[0]), inside
+	}
+	reason = "unknown setting " + Setting{}.shown(key)
+	if near := Nearest(key, here, 0); near != "" {
+		return reason + ": did you mean " + near + "?", []string{near}
+	}
+	return reason, nil
+}
+
+// grouped are the settings that stand in a value as in a group, which no setting has.
+func grouped(value *yaml.Node, known []string) (inside []string) {
+	if value.Kind != yaml.MappingNode {
+		return nil
+	}
+	for i := 0; i < len(value.Content); i += 2 {
+		if key := value.Content[i].Value; slices.Contains(known, key) {
+			inside = append(inside, key)
+		}
+	}
+	return inside
 }
 
 func keysOf(scope Scope) []string {

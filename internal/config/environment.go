@@ -11,12 +11,12 @@ import (
 // Environment holds variables by their names. An empty one counts as not set.
 type Environment map[string]string
 
-// fromVariables is a layer of variables; names says by which a setting may be made, the first that is set counts.
-func fromVariables(ctx context.Context, env Environment, names func(Setting) []string, scopes ...Scope) (layer, []error) {
+// fromVariables is a layer of variables for the settings that are wanted; names says by which a setting may be made, the first that is set counts.
+func fromVariables(ctx context.Context, env Environment, names func(Setting) []string, wanted func(Setting) bool) (layer, []error) {
 	l := newLayer()
 	var problems []error
 	for _, s := range Settings() {
-		if !slices.Contains(scopes, s.Scope) {
+		if !wanted(s) {
 			continue
 		}
 		if err := l.variable(ctx, env, s, names); err != nil {
@@ -65,11 +65,12 @@ func Variables() []string {
 }
 
 func general(ctx context.Context, env Environment) (layer, []error) {
-	return fromVariables(ctx, env, Setting.variables, Run, Process, PerSource)
+	return fromVariables(ctx, env, Setting.variables, func(Setting) bool { return true })
 }
 
-func ofSource(ctx context.Context, env Environment, source string) (layer, []error) {
-	return fromVariables(ctx, env, func(s Setting) []string { return []string{s.variableOf(source)} }, PerSource)
+func ofSource(ctx context.Context, env Environment, source string, wanted func(Setting) bool) (layer, []error) {
+	names := func(s Setting) []string { return []string{s.variableOf(source)} }
+	return fromVariables(ctx, env, names, func(s Setting) bool { return s.Scope == PerSource && wanted(s) })
 }
 
 // OfOneSource tells that the variable is meant for a single source: OUTBOX_SOURCE_ORDERS__TABLE. Kubernetes never makes such a name.
@@ -77,30 +78,35 @@ func OfOneSource(variable string) bool {
 	return strings.HasPrefix(variable, sourcePrefix) && strings.Contains(variable, sourceSeparator)
 }
 
-// strangers are the variables for single sources that no source or no setting answers to.
-func strangers(env Environment, sources []string) []error {
-	var known []string
-	for _, source := range sources {
+// strangers are the variables for single sources that no source or no setting answers to. What one was meant to make is not missing as well. allKnown tells that there are no
+// other sources: a variable may be for one whose name could not be read.
+func strangers(env Environment, sources []Source, allKnown bool) []error {
+	// refuse keeps in mind what a known variable was to make.
+	refuse := map[string]func(){}
+	for i := range sources {
 		for _, s := range Settings() {
-			if s.Scope != PerSource {
+			if s.Scope != PerSource || !sourceName.MatchString(sources[i].Name) {
 				continue
 			}
-			known = append(known, s.variableOf(source))
+			meant := func() { sources[i].refused[s.Key] = true }
+			refuse[s.variableOf(sources[i].Name)] = meant
 			if s.Secret {
-				known = append(known, s.file().variableOf(source))
+				refuse[s.file().variableOf(sources[i].Name)] = meant
 			}
 		}
 	}
+	known := slices.Sorted(maps.Keys(refuse))
 	var problems []error
 	for _, name := range slices.Sorted(maps.Keys(env)) {
-		if env[name] == "" || !OfOneSource(name) || slices.Contains(known, name) {
+		if env[name] == "" || !OfOneSource(name) || refuse[name] != nil {
 			continue
 		}
-		advice := "there is no such source, or no such setting of it"
 		if near := Nearest(name, known, len(sourcePrefix)); near != "" {
-			advice = "did you mean " + near + "?"
+			refuse[near]()
+			problems = append(problems, fmt.Errorf("environment variable %s: did you mean %s?", name, near))
+		} else if allKnown {
+			problems = append(problems, fmt.Errorf("environment variable %s: there is no such source, or no such setting of it", name))
 		}
-		problems = append(problems, fmt.Errorf("environment variable %s: %s", name, advice))
 	}
 	return problems
 }

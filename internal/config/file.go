@@ -7,6 +7,7 @@ import (
 	"io"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -27,8 +28,11 @@ type file struct {
 	entries []entry
 	// listed tells that there is a list, be it empty.
 	listed bool
-	// illegible tells that nothing is known of what the file says.
-	illegible bool
+	// illegible tells that nothing is known of what the file says; nameless that there are sources whose names are not known.
+	illegible, nameless bool
+
+	// only are the settings that are wanted; nil means all.
+	only []string
 
 	// unknown counts the settings that are none.
 	unknown  int
@@ -53,9 +57,9 @@ const maxFile = 1 << 20
 // filePatience is how long a file may take that is read at the start: the writer of a pipe may come a moment later.
 const filePatience = 15 * time.Second
 
-// readFile reads the YAML file at the path and everything that is wrong with it.
-func readFile(ctx context.Context, path string) *file {
-	f := &file{name: filepath.Base(path), top: newLayer()}
+// readFile reads the YAML file at the path and everything that is wrong with it. Where only some settings are wanted, the values of others are not looked at.
+func readFile(ctx context.Context, path string, only ...string) *file {
+	f := &file{name: filepath.Base(path), top: newLayer(), only: only}
 	read, err := patience.File(ctx, filePatience, path, "file of settings", maxFile)
 	if err != nil {
 		return f.unread(fmt.Errorf("read settings: %w", err))
@@ -73,6 +77,9 @@ func readFile(ctx context.Context, path string) *file {
 	}
 	return f
 }
+
+// wants tells whether anybody looks at the setting.
+func (f *file) wants(s Setting) bool { return f.only == nil || slices.Contains(f.only, s.Key) }
 
 // unread gives up a file whose text says nothing.
 func (f *file) unread(err error) *file {

@@ -53,13 +53,11 @@ func (f *file) sources(ctx context.Context, env Environment, variables, flags la
 	if !f.listed {
 		entries = []entry{{own: newLayer()}}
 	}
-	var names []string
 	for _, e := range entries {
 		own := newLayer()
 		if e.name != "" {
-			names = append(names, e.name)
 			var wrong []error
-			own, wrong = ofSource(ctx, env, e.name)
+			own, wrong = ofSource(ctx, env, e.name, f.wants)
 			problems = append(problems, wrong...)
 		}
 		s := Source{Name: e.name}
@@ -71,5 +69,5 @@ func (f *file) sources(ctx context.Context, env Environment, variables, flags la
 		s.refused = refused(f.top, variables, e.own, own, flags)
 		sources = append(sources, s)
 	}
-	return sources, append(problems, strangers(env, names)...)
+	return sources, append(problems, strangers(env, sources, !f.illegible && !f.nameless)...)
 }

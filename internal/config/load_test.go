@@ -222,7 +222,7 @@ func TestASettingKnowsWhereItWasMade(t *testing.T) {
 	t.Parallel()
 	c := mustLoad(t, given{
 		file: "brokers: h:1\nsources:\n- name: a\n  settle: mark\n",
-		env:  Environment{"OUTBOX_TABLE": "x", "OUTBOX_SOURCE_A__CLIENT_ID": "me"},
+		env:  Environment{"OUTBOX_TABLE": "x", "OUTBOX_SOURCE_A__CLIENT_ID": "me", "OUTBOX_LISTEN": ":9"},
 		args: []string{"--batch-size=7"},
 	})
 	s := c.Sources[0]
@@ -233,6 +233,9 @@ func TestASettingKnowsWhereItWasMade(t *testing.T) {
 		if got := s.Named(key); got != want {
 			t.Errorf("%s: got %s, want %s", key, got, want)
 		}
+	}
+	if got, want := c.Named("listen"), "OUTBOX_LISTEN"; got != want {
+		t.Errorf("listen: got %s, want %s", got, want)
 	}
 	if !s.Typed("batch-size") || s.Typed("table") {
 		t.Error("only the flag was typed")

@@ -32,11 +32,3 @@ func distance(a, b string) int {
 	}
 	return row[len(b)]
 }
-
-// suggestion ends an error about an unknown name.
-func suggestion(name string, candidates []string) string {
-	if near := Nearest(name, candidates, 0); near != "" {
-		return ": did you mean " + near + "?"
-	}
-	return ""
-}

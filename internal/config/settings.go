@@ -8,6 +8,7 @@ import (
 	"net"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -157,17 +158,24 @@ func addresses(v any) bool { return AreAddresses(v.([]string)) }
 // A host is a name or an address, and nothing that a user or a password stands before; a port may have a name.
 var (
 	hostName = regexp.MustCompile(`^[\p{L}\p{N}._:%-]+$`)
-	portName = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
+	portName = regexp.MustCompile(`^[A-Za-z0-9-]*[A-Za-z][A-Za-z0-9-]*$`)
 )
 
 // AreAddresses tells that all of them are host:port.
 func AreAddresses(list []string) bool {
 	for _, address := range list {
-		if host, port, err := net.SplitHostPort(address); err != nil || !hostName.MatchString(host) || !portName.MatchString(port) {
+		if host, port, err := net.SplitHostPort(address); err != nil || !hostName.MatchString(host) || !isPort(port) {
 			return false
 		}
 	}
 	return true
+}
+
+func isPort(port string) bool {
+	if n, err := strconv.ParseUint(port, 10, 64); err == nil {
+		return 0 < n && n <= math.MaxUint16
+	}
+	return portName.MatchString(port)
 }
 
 // positive wants a value above zero.

@@ -99,3 +99,12 @@ func FuzzTheFileNeverPanics(f *testing.F) {
 		file.sources(t.Context(), nil, newLayer(), newLayer())
 	})
 }
+
+func TestABrokerHasAPortThatThereIs(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]bool{"h:9092": true, "[::1]:1": true, "h:kafka": true, "h:65535": true, "h:0": false, "h:65536": false, "h:99999999999999999999": false, "h:+9": false, "h:": false, "h:-1": false} {
+		if got := AreAddresses([]string{address}); got != want {
+			t.Errorf("%s: got %t", address, got)
+		}
+	}
+}

@@ -47,7 +47,7 @@ func (s *Source) saslProblems(add lacks) {
 
 // saslInTheClear refuses to show a secret to the network.
 func (s *Source) saslInTheClear(add lacks, secret string) {
-	if s.TLS || s.TLSCA != "" || s.TLSCert != "" || s.TLSServerName != "" || s.SASLWithoutTLS || !s.Lacks("tls") {
+	if s.TLS || s.TLSCA != "" || s.TLSCert != "" || s.TLSServerName != "" || s.SASLWithoutTLS || !s.Lacks("tls", "tls-ca", "tls-cert", "tls-server-name", "sasl-without-tls") {
 		return
 	}
 	add("%s is %s, which without TLS sends the %s in the clear: set %s, or use SCRAM, or, where nobody else is on the network, set %s",
