@@ -20,7 +20,7 @@ func arguments(names ...string) cobra.PositionalArgs {
 		case len(args) == 1 && len(names) == 0 && (args[0] == "list" || args[0] == "show"):
 			return fmt.Errorf("%s takes no arguments, and got %q: %s shows it itself", name, args[0], cmd.CommandPath())
 		case len(args) > len(names) && len(names) == 0:
-			return fmt.Errorf("%s takes no arguments, and got %q", name, args[0])
+			return fmt.Errorf("%s takes no arguments, and got %q", name, withoutPassword(args[0]))
 		case len(args) != len(names):
 			return fmt.Errorf("%s needs %s, and got %s", name, strings.Join(names, " and "), plural(len(args), "argument"))
 		}
@@ -48,11 +48,12 @@ func argumentsAreUsage(cmd *cobra.Command) {
 	}
 }
 
-// wrongFlag says in our words what the parser of flags has found.
-func wrongFlag(cmd *cobra.Command, err error) error {
+// wrongFlag says in our words what the parser of flags has found on the command line.
+func wrongFlag(cmd *cobra.Command, err error, line []string) error {
 	// A command that has only others below it has no flags of theirs: what is wrong is the word before.
 	if words := cmd.Flags().Args(); len(words) > 0 && cmd.HasAvailableSubCommands() {
-		return &usageError{unknownCommand(cmd, words[0], words[1:]...)}
+		path := strings.Fields(cmd.CommandPath())[1:]
+		return &usageError{unknownCommand(cmd, words[0], without(line, append(path, words[0]))...)}
 	}
 	if invalid, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		f := invalid.GetFlag()
@@ -66,6 +67,17 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 		err = unknownFlag(cmd, unknown)
 	}
 	return &usageError{fmt.Errorf("%w; see %s --help", err, cmd.CommandPath())}
+}
+
+// without leaves out the first of each word.
+func without(line, words []string) []string {
+	left := slices.Clone(line)
+	for _, word := range words {
+		if i := slices.Index(left, word); i >= 0 {
+			left = slices.Delete(left, i, i+1)
+		}
+	}
+	return left
 }
 
 func unknownFlag(cmd *cobra.Command, err *pflag.NotExistError) error {

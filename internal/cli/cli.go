@@ -36,6 +36,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	a := &app{stdout: stdout, stderr: stderr, env: newEnvironment(environ), now: time.Now}
 	root := a.root()
 	root.SetArgs(args)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return wrongFlag(cmd, err, args) })
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -87,7 +88,6 @@ key stay in commit order, and one bad event stops at most its key.
 	}
 	root.SetVersionTemplate("{{.Version}}\n")
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
-	root.SetFlagErrorFunc(wrongFlag)
 	root.AddCommand(a.demo(), a.relay(), a.configuration(), a.migrate(), a.status(), a.doctor(), a.bench(), a.events(), a.keys(), a.topics(), a.lanes(), a.relays(), a.pause(), a.resume(), a.replay(), a.prune(), a.inbox(), a.dlt(), a.jobs(), a.audit(), a.healthcheck(), a.version())
 	root.SetHelpCommand(a.help())
 	addCompletion(root)

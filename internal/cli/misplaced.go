@@ -2,17 +2,19 @@ package cli
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/outbox-relay/outbox/internal/advice"
 	"github.com/outbox-relay/outbox/internal/config"
 )
 
 // unknownCommand says that a command has none of this name, and which one may be meant: what has the name elsewhere in the tree, or one that is spelled like it. rest are the
-// words that stood behind it.
+// words that stood beside it, flags too.
 func unknownCommand(cmd *cobra.Command, name string, rest ...string) error {
 	meant := elsewhere(cmd, name, rest)
 	near, deeper := alike(cmd, name, rest)
@@ -27,7 +29,7 @@ func unknownCommand(cmd *cobra.Command, name string, rest ...string) error {
 	case cmd.HasParent() || len(meant) == 0:
 		meant = append(near, meant...)
 	}
-	text := fmt.Sprintf("unknown command %q for %q; ", name, cmd.CommandPath())
+	text := fmt.Sprintf("unknown command %q for %q; ", withoutPassword(name), cmd.CommandPath())
 	switch {
 	case len(meant) > 0:
 		return fmt.Errorf("%sdid you mean %s?", text, config.Alternatives(meant))
@@ -44,10 +46,11 @@ func elsewhere(cmd *cobra.Command, name string, rest []string) []string {
 	for _, c := range called(cmd.Root(), name) {
 		all = append(all, c.CommandPath())
 		if len(rest) > 0 && c.HasParent() && c.Parent().Name() == rest[0] {
-			return []string{typed(c, rest[1:])}
+			line, _ := lineOf(c, rest[1:])
+			return []string{line}
 		}
-		if !c.HasSubCommands() && c.Args(c, rest) == nil {
-			taking = append(taking, typed(c, rest))
+		if line, whole := lineOf(c, rest); whole {
+			taking = append(taking, line)
 		}
 	}
 	if len(taking) > 0 {
@@ -73,25 +76,60 @@ func alike(cmd *cobra.Command, name string, rest []string) (meant []string, deep
 	cmd.SuggestionsMinimumDistance = 2
 	for _, near := range cmd.SuggestionsFor(name) {
 		c, left, err := cmd.Find(append([]string{near}, rest...))
-		text := c.CommandPath()
-		if !c.HasSubCommands() && c.Args(c, left) == nil {
-			text = typed(c, left)
+		line, whole := lineOf(c, left)
+		if !whole {
+			line = c.CommandPath()
 		}
 		if err == nil && c.Parent() != cmd {
-			return []string{text}, true
+			return []string{line}, true
 		}
-		meant = append(meant, text)
+		meant = append(meant, line)
 	}
 	return meant, false
 }
 
-// typed is a command with its arguments, as a shell takes it.
-func typed(cmd *cobra.Command, args []string) string {
+// lineOf is a command with the arguments and the flags that were typed, as a shell takes it; whole tells that the command takes them. Without them it stands where it does not know the flags.
+func lineOf(cmd *cobra.Command, typed []string) (line string, whole bool) {
+	var flags []string
+	err := cmd.Flags().ParseAll(typed, func(f *pflag.Flag, value string) error {
+		flags = append(flags, repeated(f, value))
+		return nil
+	})
+	if err != nil {
+		return cmd.CommandPath(), false
+	}
+	args := cmd.Flags().Args()
 	words := []string{cmd.CommandPath()}
 	for _, arg := range args {
-		words = append(words, advice.Word(arg))
+		words = append(words, advice.Word(withoutPassword(arg)))
 	}
-	return strings.Join(words, " ")
+	return strings.Join(append(words, flags...), " "), !cmd.HasSubCommands() && cmd.Args(cmd, args) == nil
+}
+
+// repeated is a flag with its value, as a shell takes it.
+func repeated(f *pflag.Flag, value string) string {
+	switch {
+	case f.Name == "database-url":
+		value = config.Shown(value)
+	case f.NoOptDefVal == "":
+		value = withoutPassword(value)
+	case value == f.NoOptDefVal:
+		return "--" + f.Name
+	default:
+		return "--" + f.Name + "=" + advice.Word(value)
+	}
+	return "--" + f.Name + " " + advice.Word(value)
+}
+
+// passwordLike is in a text that may hold a password: user and password before an address, or a word that says so.
+var passwordLike = regexp.MustCompile(`(?i):[^@\s]*@|(pass|pwd|secret|token)[a-z]*\s*=`)
+
+// withoutPassword is a text that was typed, with *** for one that may hold a password.
+func withoutPassword(text string) string {
+	if passwordLike.MatchString(text) {
+		return "***"
+	}
+	return text
 }
 
 func children(cmd *cobra.Command) (names []string) {

@@ -59,3 +59,29 @@ func TestAWordThatLacksItsLastLetterMeansTheCommand(t *testing.T) {
 		}
 	}
 }
+
+// The command that is meant comes with all that was typed, as a shell takes it, but for passwords.
+func TestTheCommandThatIsMeantHasTheFlagsThatWereTyped(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		line []string
+		want string
+	}{
+		{[]string{"restore", "--id", "12", "--reason", "it's right"}, `did you mean outbox events restore --id 12 --reason 'it'\''s right'?`},
+		{[]string{"restore", "--min-id=1", "--yes", "--json"}, "did you mean outbox events restore --min-id 1 --yes --json?"},
+		{[]string{"event", "restore", "--min-id=1", "--yes=false"}, "did you mean outbox events restore --min-id 1 --yes=false?"},
+		{[]string{"list", "events", "--topic", "shop.order"}, "did you mean outbox events list --topic shop.order?"},
+		{[]string{"unpark", "--type", "a b"}, "did you mean outbox keys unpark --type 'a b'?"},
+		{[]string{"statsu", "--database-url", "postgres://me:hunter2@h/d"}, "did you mean outbox status --database-url 'postgres://me:***@h/d'?"},
+		{[]string{"statsu", "--database-url=host=h password=hunter2"}, "did you mean outbox status --database-url 'host=h password=***'?"},
+		{[]string{"event", "list", "--topic", "me:hunter2@h"}, "did you mean outbox events list --topic '***'?"},
+		{[]string{"show", "me:hunter2@h"}, "'***'"},
+		{[]string{"show", "12", "--no-such-flag", "hunter2"}, "did you mean outbox "},
+		{[]string{"postgres://me:hunter2@h/d"}, `unknown command "***" for "outbox"`},
+		{[]string{"status", "password=hunter2"}, `takes no arguments, and got "***"`},
+	} {
+		if got := runWith(t, nil, c.line...); got.code != exitUsage || !strings.Contains(got.errs, c.want) || strings.Contains(got.errs, "hunter2") {
+			t.Errorf("outbox %q: %d %s", c.line, got.code, got.errs)
+		}
+	}
+}
