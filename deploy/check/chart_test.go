@@ -162,6 +162,12 @@ func TestTheChartRefusesValuesThatCannotBeMeant(t *testing.T) {
 	if _, err := render(set(t, "29s", "config", "drain-timeout")); err != nil {
 		t.Errorf("a drain shorter than the grace: %v", err)
 	}
+	short := set(t, 8, "terminationGracePeriodSeconds")
+	short["config"].(map[string]any)["drain-timeout"] = "5s"
+	short["config"].(map[string]any)["sources"] = []any{map[string]any{"name": "a"}, map[string]any{"name": "b", "drain-timeout": "7s"}}
+	if _, err := render(short); err != nil {
+		t.Errorf("a source that drains as long as all of them: %v", err)
+	}
 	if _, err := render(set(t, "host=db user=relay passfile=/x", "config", "database-url")); err != nil {
 		t.Errorf("a URL without a password: %v", err)
 	}

@@ -1,6 +1,7 @@
 package check
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -116,6 +117,15 @@ func TestTheComposeFileHangsTogether(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// What PostgreSQL remembers as published must not go with Kafka's container.
+func TestKafkaKeepsItsLogInTheVolume(t *testing.T) {
+	t.Parallel()
+	kafka := readCompose(t).Services["kafka"]
+	if dir := kafka.Environment["KAFKA_LOG_DIRS"]; !slices.Equal(kafka.Volumes, []string{fmt.Sprintf("kafka:%v", dir)}) {
+		t.Errorf("the log is in %v, and the volumes are %q", dir, kafka.Volumes)
 	}
 }
 

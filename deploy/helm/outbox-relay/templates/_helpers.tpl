@@ -116,8 +116,9 @@ OUTBOX_{{ with .source }}SOURCE_{{ . | upper | replace "-" "_" }}__{{ end }}{{ .
 {{- /* A pod that is killed while it drains leaves events that come twice. */ -}}
 {{- define "outbox.checkGrace" -}}
 {{- $grace := .Values.terminationGracePeriodSeconds -}}
-{{- range prepend (.Values.config.sources | default list) .Values.config -}}
-{{- $drain := get . "drain-timeout" | default "10s" -}}
+{{- $all := get .Values.config "drain-timeout" | default "10s" -}}
+{{- range .Values.config.sources | default (list .Values.config) -}}
+{{- $drain := get . "drain-timeout" | default $all -}}
 {{- if le (float64 $grace) (include "outbox.seconds" $drain | float64) -}}
 {{- fail (printf "terminationGracePeriodSeconds is %v: want more than the drain-timeout %s, or the relay is killed while it drains" $grace $drain) -}}
 {{- end -}}
