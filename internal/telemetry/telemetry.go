@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
+	"regexp"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -87,6 +89,9 @@ func (t *Traces) End(ctx context.Context) {
 	_ = t.provider.Shutdown(ctx)
 }
 
+// address is a URL in an error.
+var address = regexp.MustCompile(`https?://[^\s"]*[^\s":]`)
+
 // brief is the error without the address that was asked, which may hold a password or a token, and without what a collector has to say at length.
 func brief(err error) string {
 	var at *url.Error
@@ -94,9 +99,9 @@ func brief(err error) string {
 		err = at.Err
 	}
 	const most = 200
-	text := err.Error()
+	text := address.ReplaceAllString(err.Error(), "the collector")
 	if len(text) > most {
-		text = text[:most] + "…"
+		text = strings.ToValidUTF8(text[:most], "") + "…"
 	}
 	return text
 }

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"unicode/utf8"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
@@ -154,7 +155,7 @@ func TestACollectorThatFailsIsSaidOnceUntilItTakesTracesAgain(t *testing.T) {
 	c := newCollector(t)
 	c.answer(http.StatusBadRequest)
 	said, log := journal(t)
-	at := strings.Replace(c.URL, "http://", "http://user:"+secret+"@", 1)
+	at := strings.Replace(c.URL, "http://", "http://user:"+secret+"@", 1) + "/" + secret
 	traces := Start(t.Context(), variables(t, map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": at, "OTEL_EXPORTER_OTLP_HEADERS": secret}), service(), log)
 	provider := traces.Provider().Tracer("test")
 	try := func() {
@@ -187,8 +188,11 @@ func TestAnErrorIsSaidWithoutTheAddressAndNotAtLength(t *testing.T) {
 	if got := brief(fmt.Errorf("send: %w", refused)); got != "connection refused" {
 		t.Errorf("said %q", got)
 	}
-	if got := brief(errors.New(strings.Repeat("x", 10_000))); len(got) > 300 {
-		t.Errorf("said %d bytes", len(got))
+	if got := brief(errors.New("failed to send to https://collector/" + secret + "/v1/traces: 401 Unauthorized")); got != "failed to send to the collector: 401 Unauthorized" {
+		t.Errorf("said %q", got)
+	}
+	if got := brief(errors.New("x" + strings.Repeat("é", 10_000))); len(got) > 300 || !utf8.ValidString(got) {
+		t.Errorf("said %d bytes: %q", len(got), got)
 	}
 }
 
