@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +15,8 @@ const (
 	// passwordFresh is how long a password is used for further connections: a relay makes five at once. It is shorter than any token lives, and
 	// after one that was refused a connection is tried again with another soon.
 	passwordFresh = 10 * time.Second
+	// mostPrinted bounds what is kept of what the command prints: more than any password has.
+	mostPrinted = 64 << 10
 	// longestComplaint bounds what an error repeats of what the command says.
 	longestComplaint = 500
 )
@@ -70,7 +71,7 @@ func (p *passwordCommand) password(ctx context.Context) (string, error) {
 }
 
 func (p *passwordCommand) run(ctx context.Context) (string, error) {
-	var out, complaint bytes.Buffer
+	var out, complaint ending
 	cmd := exec.CommandContext(ctx, p.argv[0], p.argv[1:]...)
 	cmd.Stdout, cmd.Stderr = &out, &complaint
 	// What the command has started itself may keep its output open.
@@ -80,16 +81,31 @@ func (p *passwordCommand) run(ctx context.Context) (string, error) {
 		return "", fmt.Errorf("gives no password in time, of at most %s: %w", commandLimit, ctx.Err())
 	}
 	if err != nil {
-		return "", fmt.Errorf("fails: %w%s", err, complained(complaint.String()))
+		return "", fmt.Errorf("fails: %w%s", err, complained(string(complaint.text)))
 	}
-	password := strings.TrimRight(out.String(), "\r\n")
+	password := strings.TrimRight(string(out.text), "\r\n")
 	switch {
 	case password == "":
-		return "", errors.New("prints no password" + complained(complaint.String()))
-	case strings.ContainsAny(password, "\r\n\x00"):
+		return "", errors.New("prints no password" + complained(string(complaint.text)))
+	case out.cut || strings.ContainsAny(password, "\r\n\x00"):
 		return "", errors.New("prints more than a line: want the password alone")
 	}
 	return password, nil
+}
+
+// ending keeps the end of what is written; cut tells that there was more.
+type ending struct {
+	text []byte
+	cut  bool
+}
+
+// Write is of io.Writer.
+func (e *ending) Write(p []byte) (int, error) {
+	e.text = append(e.text, p...)
+	if over := len(e.text) - mostPrinted; over > 0 {
+		e.text, e.cut = append(e.text[:0], e.text[over:]...), true
+	}
+	return len(p), nil
 }
 
 // complained is the end of what a command says on stderr: there stands the reason.

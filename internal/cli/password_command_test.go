@@ -39,6 +39,7 @@ func TestAPasswordCommandThatFailsSaysWhyAndNothingOfWhatItPrints(t *testing.T) 
 		"says nothing": {"exit 4", "here: sh fails: exit status 4"},
 		"no password":  {"echo region? >&2", "here: sh prints no password: region?"},
 		"much":         {"echo hunter2; echo hunter3", "here: sh prints more than a line: want the password alone"},
+		"too much":     {"head -c 100000 /dev/zero | tr '\\0' x", "here: sh prints more than a line: want the password alone"},
 		"long":         {"yes complaint | head -c 100000 >&2; echo the end >&2; exit 1", "complaint the end"},
 	} {
 		_, err := newPasswordCommand(script(c.text), "here").password(t.Context())

@@ -111,6 +111,6 @@ func (a *app) printFailed(r sourceStatus) error {
 	fmt.Fprintf(w, "source\t%s\n", r.name)
 	fmt.Fprintf(w, "table\t%s\n", r.table)
 	// The hint is on a line of its own.
-	fmt.Fprintf(w, "error\t%s\n", strings.ReplaceAll(r.text(), "\n  ", "\n\t"))
+	fmt.Fprintf(w, "error\t%s\n", strings.ReplaceAll(plainText(r.text()), "\n  ", "\n\t"))
 	return w.Flush()
 }

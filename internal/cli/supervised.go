@@ -115,7 +115,7 @@ func saidOf(s sourceState) error {
 	return sourceReady(s)
 }
 
-// tell complains once of a manager that does not listen: the relay goes on without.
+// tell complains once of a manager that does not listen: the relay goes on without. What it has missed, it is told again: a start that it does not hear of would be ended.
 func (s *supervisor) tell(ctx context.Context, lines ...string) {
 	if len(lines) == 0 {
 		return
@@ -124,5 +124,7 @@ func (s *supervisor) tell(ctx context.Context, lines ...string) {
 	if err != nil && !s.failed && ctx.Err() == nil {
 		s.log.Warn("the service manager does not listen", "error", err)
 	}
-	s.failed = err != nil
+	if s.failed = err != nil; s.failed {
+		s.ready, s.status = false, ""
+	}
 }

@@ -166,6 +166,24 @@ func TestAManagerThatCannotBeMeantIsAFaultOfTheConfiguration(t *testing.T) {
 	}
 }
 
+// A manager that is busy for a while hears of the start all the same.
+func TestAManagerThatWasDeafIsToldAgain(t *testing.T) {
+	t.Parallel()
+	gone, err := notify.New(func(name string) string {
+		return map[string]string{"NOTIFY_SOCKET": filepath.Join(t.TempDir(), "gone")}[name]
+	}, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	works := sourceState{Name: "works", Made: true, Engine: &sourceRelay{Engine: idle{relay.Stats{Leading: true, LastTurn: now}}}}
+	s := &supervisor{manager: gone, states: func() []sourceState { return []sourceState{works} }, log: discard()}
+	s.tell(t.Context(), s.look(now, false)...)
+	if got, want := s.look(now, false), []string{notify.Ready, "STATUS=ok"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
 // Where nobody listens any more, the relay goes on and complains once.
 func TestADeafManagerIsComplainedOfOnce(t *testing.T) {
 	t.Parallel()
