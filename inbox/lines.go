@@ -83,10 +83,13 @@ var (
 	errEmpty = errors.New("it is empty")
 )
 
-// forLog is the error without what the value holds: a number that does not fit, a time that is none.
+// forLog is the error without what the value holds, such as a number that does not fit, and of a long one the beginning.
 func forLog(err error) any {
 	var d *decodeError
 	if !errors.As(err, &d) {
+		if text := err.Error(); len(text) > maxErrorText {
+			return storable(text, maxErrorText)
+		}
 		return err
 	}
 	why := "it does not fit; outbox inbox failures shows why"

@@ -78,4 +78,7 @@ func TestWhatTheLogSaysOfAValueHoldsNothingOfIt(t *testing.T) {
 	if got := forLog(own); got != any(own) {
 		t.Errorf("a handler's error is said as %v", got)
 	}
+	if got := fmt.Sprint(forLog(errors.New(strings.Repeat("é", 1<<20)))); len(got) != maxErrorText || !strings.HasPrefix(got, "éé") {
+		t.Errorf("of a handler's error the log has %d bytes", len(got))
+	}
 }

@@ -197,23 +197,45 @@ func (p *Processor[Tx]) id(r *Record) (id string, err error) {
 func (p *Processor[Tx]) Failed(ctx context.Context, r *Record, cause error) (attempts int, err error) {
 	id, _ := p.id(r)
 	kind, _ := p.kind(r)
-	count := statement{failedSQL, []any{
-		p.consumer, r.Topic, r.Partition, r.Offset, storable(id, MaxEventIDBytes), storable(kind, maxErrorText), storable(cause.Error(), maxErrorText),
-	}}
-	err = inTx(ctx, p.store, count, func(_ Tx, counts []string) error {
-		_, err := fmt.Sscan(strings.Join(counts, " "), &attempts)
-		return err
-	})
+	texts := [...]string{storable(id, MaxEventIDBytes), storable(kind, maxErrorText), storable(cause.Error(), maxErrorText)}
+	attempts, err = p.countFailure(ctx, r, texts)
+	if sqlState(err) == untranslatable {
+		for i, text := range texts {
+			texts[i] = storable(ascii(text), maxErrorText)
+		}
+		attempts, err = p.countFailure(ctx, r, texts)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("write down a failed record of %s: %w", r.Place(), explain(err))
 	}
 	return attempts, nil
 }
 
+// countFailure takes the event's id and type and the error.
+func (p *Processor[Tx]) countFailure(ctx context.Context, r *Record, texts [3]string) (attempts int, err error) {
+	count := statement{failedSQL, []any{p.consumer, r.Topic, r.Partition, r.Offset, texts[0], texts[1], texts[2]}}
+	err = p.note(ctx, count, func(counts []string) error {
+		_, err := fmt.Sscan(strings.Join(counts, " "), &attempts)
+		return err
+	})
+	return attempts, err
+}
+
+// note runs a statement about a record in a transaction of its own. It waits for a row that another session has locked as long as for an event.
+func (p *Processor[Tx]) note(ctx context.Context, s statement, fn func(found []string) error) error {
+	within, cancel := context.WithTimeout(ctx, p.cfg.Timeout)
+	defer cancel()
+	err := inTx(within, p.store, s, func(_ Tx, found []string) error { return fn(found) })
+	if err != nil && within.Err() != nil && ctx.Err() == nil {
+		return p.there(ctx, fmt.Errorf("%w for %s", errBusy, p.cfg.Timeout))
+	}
+	return err
+}
+
 // Settled forgets what [Processor.Failed] has written down of the record.
 func (p *Processor[Tx]) Settled(ctx context.Context, r *Record) error {
 	settled := statement{settledSQL, []any{p.consumer, r.Topic, r.Partition, r.Offset}}
-	err := inTx(ctx, p.store, settled, func(Tx, []string) error { return nil })
+	err := p.note(ctx, settled, func([]string) error { return nil })
 	if err != nil {
 		return fmt.Errorf("forget a failed record of %s: %w", r.Place(), explain(err))
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"testing"
@@ -233,6 +234,73 @@ func TestFailuresAreCountedInTheDatabase(t *testing.T) {
 		}
 		if n, err := p.Failed(t.Context(), r, errHandler); err != nil || n != 1 {
 			t.Errorf("%d failures, %v, want 1", n, err)
+		}
+	})
+}
+
+// A record that cannot be counted would block its key for ever, whatever the policy says.
+func TestAFailureIsCountedInADatabaseThatLacksItsLetters(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Encoded("LATIN1"))
+	pool := open(t, "postgres", db.URL) // which asks for UTF-8 by itself
+	p, err := inbox.NewProcessor("billing", inbox.DB(pool), sqlHandlers(), inbox.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want := 1; want <= 2; want++ {
+		if n, err := p.Failed(t.Context(), record(7, "ж", deposited, "k", ""), errors.New("kein Konto für Жanna")); err != nil || n != want {
+			t.Errorf("%d failures, %v, want %d", n, err, want)
+		}
+	}
+	var got string
+	if err := pool.QueryRowContext(t.Context(), `SELECT last_error FROM outbox.inbox_failure`).Scan(&got); err != nil || got != `kein Konto f\u00fcr \u0416anna` {
+		t.Errorf("the error is %q, %v", got, err)
+	}
+}
+
+// The attempts of a record are not those of another one that had its offset before its topic was made anew.
+func TestFailuresAtAPlaceAreThoseOfOneEvent(t *testing.T) {
+	processors(t, inbox.Config{}, func(t *testing.T, db *pgtest.DB, p inbox.Handling) {
+		for i, id := range []string{"a", "a", "b", "b", ""} {
+			want := []int{1, 2, 1, 2, 1}[i]
+			if n, err := p.Failed(t.Context(), record(7, id, deposited, "k", ""), fmt.Errorf("error %d", i)); err != nil || n != want {
+				t.Errorf("failure %d of event %q: %d, %v, want %d", i, id, n, err, want)
+			}
+			if i == 3 {
+				var got string
+				if err := db.Conn(t).QueryRow(t.Context(), `SELECT concat_ws(', ', event_id, first_error, last_error) FROM outbox.inbox_failure`).Scan(&got); err != nil || got != "b, error 2, error 3" {
+					t.Errorf("it is written down as %q, %v", got, err)
+				}
+			}
+		}
+	})
+}
+
+// A session of an operator that hangs in a transaction holds up what it has locked, and no worker for ever.
+func TestAFailureThatCannotBeWrittenDownIsToldInTime(t *testing.T) {
+	processors(t, inbox.Config{Timeout: time.Second}, func(t *testing.T, db *pgtest.DB, p inbox.Handling) {
+		r := record(7, "a", deposited, "k", "")
+		if _, err := p.Failed(t.Context(), r, errHandler); err != nil {
+			t.Fatal(err)
+		}
+		operator, err := db.Conn(t).Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := operator.Exec(t.Context(), `SELECT FROM outbox.inbox_failure FOR UPDATE`); err != nil {
+			t.Fatal(err)
+		}
+		_, failed := p.Failed(t.Context(), r, errHandler)
+		for doing, err := range map[string]error{"write down a failed record": failed, "forget a failed record": p.Settled(t.Context(), r)} {
+			if err == nil || !strings.Contains(err.Error(), doing) || !strings.Contains(err.Error(), "another transaction") || errors.Is(err, inbox.ErrUnavailable) {
+				t.Errorf("%s: %v, want an error that says that a transaction is in the way", doing, err)
+			}
+		}
+		if err := operator.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := p.Failed(t.Context(), r, errHandler); err != nil || n != 2 {
+			t.Errorf("%d failures, %v, want 2", n, err)
 		}
 	})
 }

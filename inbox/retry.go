@@ -3,16 +3,20 @@ package inbox
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"time"
 )
 
-// failed decides on a record that could not be handled. Unsettled, it is tried again after wait. An error tells that the database is not there.
+// failed decides on a record that could not be handled. Unsettled, it is tried again after wait. An error has [ErrUnavailable] in it.
 func (r *Runner) failed(ctx context.Context, it *item, cause error) (settled bool, wait time.Duration, err error) {
 	attempts, err := r.handling.Failed(ctx, it.Record, cause)
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrUnavailable):
 		return false, 0, err
+	case err != nil:
+		return false, r.uncounted(ctx, it, err, cause), nil
 	}
 	it.failed = attempts
 	r.count(func(s *Stats) { s.Failures++ })
@@ -39,6 +43,17 @@ func (r *Runner) failed(ctx context.Context, it *item, cause error) (settled boo
 		r.say("record not handled: its key waits", it, attempts, cause, "again_in", wait.Round(time.Millisecond).String())
 	}
 	return false, wait, nil
+}
+
+// uncounted is how long the key of a record waits whose failure could not be written down: what is in the way may be this record's alone, and then no other one has to wait.
+func (r *Runner) uncounted(ctx context.Context, it *item, err, cause error) (wait time.Duration) {
+	it.failed++
+	wait = r.cfg.Retry.wait(it.failed, r.cfg.random)
+	if ctx.Err() == nil {
+		r.lines.say(slog.LevelError, "record not handled, and its failure not written down: its key waits", "record", it.Place().String(),
+			"error", fmt.Errorf("%w; it has failed by: %v", err, forLog(cause)), "again_in", wait.Round(time.Millisecond).String())
+	}
+	return wait
 }
 
 // exhausted tells that no attempt is left here. A retry topic has one.

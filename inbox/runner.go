@@ -17,7 +17,8 @@ type Handling interface {
 	Consumer() string
 	// Handle handles records in their order, and returns what became of each.
 	Handle(ctx context.Context, records []*Record) []Outcome
-	// Failed writes down a failure, and returns how often the record has failed. Settled forgets it.
+	// Failed writes down a failure, and returns how often the record has failed. With [ErrUnavailable] in its error everything waits, with another error the record's key.
+	// Settled forgets it.
 	Failed(ctx context.Context, r *Record, cause error) (attempts int, err error)
 	Settled(ctx context.Context, r *Record) error
 }

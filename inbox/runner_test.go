@@ -463,3 +463,31 @@ func sleep(d time.Duration) {
 	<-time.After(d)
 	synctest.Wait()
 }
+
+// What is in the way may be the record's own, such as a lock on its row: the other keys go on, and it is given up as the policy says once it can be counted.
+func TestAFailureThatCannotBeWrittenDownHoldsUpItsKeyAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &desk{written: errBusy, handle: func(_ context.Context, r *Record) error {
+			if string(r.Key) == "a" {
+				return errors.New("no such account")
+			}
+			return nil
+		}}
+		s := &shelf{}
+		r, stop := running(t, d, s, RunnerConfig{Retry: Retry{Attempts: 1, GiveUp: DeadLetter}})
+		defer stop()
+		r.Take(records(first, "abc"))
+		sleep(time.Minute)
+		if got := d.done(); len(got) != 2 || r.Stats().Unavailable || len(s.letters()) != 0 {
+			t.Fatalf("handled %v, sent %v, %+v, want the two other keys alone", got, s.letters(), r.Stats())
+		}
+		d.mu.Lock()
+		d.written = nil
+		d.mu.Unlock()
+		sleep(time.Minute)
+		if s.upTo(first) != 3 || len(s.letters()) != 1 {
+			t.Errorf("committed up to %d, sent %v", s.upTo(first), s.letters())
+		}
+	})
+}

@@ -17,10 +17,15 @@ SELECT $1::text, unnest($2::text::text[]) ON CONFLICT DO NOTHING RETURNING ` + t
 	unclaimSQL  = `DELETE FROM outbox.inbox WHERE consumer = $1 AND event_id = $2`
 	takeBackSQL = `DELETE FROM outbox.inbox WHERE consumer = $1 AND event_id = ANY ($2::text::text[]) AND xmin::text = $3 RETURNING event_id`
 	currentSQL  = `SELECT ` + transaction
-	failedSQL   = `INSERT INTO outbox.inbox_failure AS f (consumer, topic, partition, record_offset, event_id, event_type, first_error, last_error)
+	// A record of another event at the same place is another one: its topic was made anew.
+	failedSQL = `INSERT INTO outbox.inbox_failure AS f (consumer, topic, partition, record_offset, event_id, event_type, first_error, last_error)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
 ON CONFLICT (consumer, topic, partition, record_offset)
-DO UPDATE SET attempts = f.attempts + 1, last_error = excluded.last_error, last_failed_at = excluded.last_failed_at RETURNING attempts::text`
+DO UPDATE SET attempts = CASE WHEN f.event_id = excluded.event_id THEN f.attempts + 1 ELSE 1 END,
+    first_error = CASE WHEN f.event_id = excluded.event_id THEN f.first_error ELSE excluded.first_error END,
+    first_failed_at = CASE WHEN f.event_id = excluded.event_id THEN f.first_failed_at ELSE excluded.first_failed_at END,
+    event_id = excluded.event_id, event_type = excluded.event_type, last_error = excluded.last_error, last_failed_at = excluded.last_failed_at
+RETURNING attempts::text`
 	pruneSQL = `DELETE FROM outbox.inbox WHERE ctid = ANY (ARRAY(
     SELECT i.ctid FROM outbox.inbox i WHERE i.consumer = $1 AND i.handled_at < now() - $2::float8 * interval '1 second'
     ORDER BY i.handled_at LIMIT $3 FOR UPDATE SKIP LOCKED)) RETURNING ''`

@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -20,3 +21,9 @@ func storable(s string, most int) string {
 	}
 	return s[:cut]
 }
+
+// untranslatable is the SQLSTATE of a text that the database's encoding does not have.
+const untranslatable = "22P05"
+
+// ascii writes other characters the way Go and JSON do, for a database whose encoding lacks them.
+func ascii(s string) string { return strings.Trim(strconv.QuoteToASCII(s), `"`) }
