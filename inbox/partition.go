@@ -41,6 +41,8 @@ type item struct {
 	partition *partition
 	queue     *queue
 	settled   bool
+	// next is the offset to go on from when it is settled: behind it, and behind what follows it that nobody handles.
+	next int64
 	// arrived is when it was taken, bytes what is held of it.
 	arrived time.Time
 	bytes   int
@@ -54,7 +56,7 @@ type item struct {
 func (p *partition) settle(it *item) {
 	it.settled = true
 	for len(p.flight) > 0 && p.flight[0].settled {
-		p.next, p.settled = p.flight[0].Offset+1, true
+		p.next, p.settled = p.flight[0].next, true
 		p.flight[0] = nil
 		p.flight = p.flight[1:]
 	}

@@ -282,7 +282,7 @@ func (r *Runner) Take(records []*Record) {
 		if p == nil || r.stopping {
 			continue
 		}
-		it := &item{Record: record, partition: p, arrived: r.cfg.now()}
+		it := &item{Record: record, partition: p, next: record.Offset + 1, arrived: r.cfg.now()}
 		p.flight = append(p.flight, it)
 		r.hold(it)
 		q, isNew := p.queueOf(record)
@@ -300,5 +300,19 @@ func (r *Runner) Take(records []*Record) {
 	}
 	if len(full) > 0 {
 		r.log.Pause(full)
+	}
+}
+
+// Pass tells that there is nothing to handle behind the records that were taken of a partition, up to this place: the end of a transaction, and what it has taken back.
+func (r *Runner) Pass(at Place) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p := r.partitions[at.Partition]
+	switch {
+	case p == nil || r.stopping:
+	case len(p.flight) > 0:
+		p.flight[len(p.flight)-1].next = at.Offset + 1
+	default:
+		p.next, p.settled = at.Offset+1, true
 	}
 }

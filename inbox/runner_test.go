@@ -491,3 +491,36 @@ func TestAFailureThatCannotBeWrittenDownHoldsUpItsKeyAlone(t *testing.T) {
 		}
 	})
 }
+
+// A group is behind what nobody handles when it is behind the records before that.
+func TestTheEndOfATransactionIsCommittedWithWhatIsBeforeIt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hold := make(chan struct{})
+		d := &desk{handle: func(context.Context, *Record) error {
+			<-hold
+			return nil
+		}}
+		s := &shelf{}
+		r, stop := running(t, d, s, RunnerConfig{})
+		defer stop()
+		r.Pass(Place{first, 4})
+		r.Pass(Place{Partition{"shop.other", 9}, 7})
+		sleep(2 * time.Second)
+		if got := s.upTo(first); got != 5 {
+			t.Errorf("committed up to %d, want 5", got)
+		}
+		r.Take([]*Record{{Topic: first.Topic, Offset: 5, Key: []byte("a")}, {Topic: first.Topic, Offset: 6, Key: []byte("b")}})
+		r.Pass(Place{first, 7})
+		r.Pass(Place{first, 9})
+		sleep(2 * time.Second)
+		if got := s.upTo(first); got != 5 {
+			t.Errorf("committed up to %d before anything was handled", got)
+		}
+		close(hold)
+		sleep(2 * time.Second)
+		if got := s.upTo(first); got != 10 {
+			t.Errorf("committed up to %d, want 10", got)
+		}
+	})
+}

@@ -70,6 +70,7 @@ func (c *Consumer) Run(ctx context.Context) error {
 		return fmt.Errorf("make kafka client: %w", err)
 	}
 	c.log.client = client
+	defer c.log.usual.close()
 	defer c.log.large.close()
 	c.cfg.Logger.Info("consumer starts", "group", c.cfg.Group, "topics", c.cfg.Topics)
 	handled := make(chan struct{})
@@ -108,7 +109,7 @@ func (c *Consumer) options(net *network) []kgo.Opt {
 		// What the group has not read, it reads from the start: no record is left out.
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
-		// The end of a transaction says that the group is behind it, whatever became of its records.
+		// The end of a transaction says that the group is behind it, whatever became of its records: nothing lags, and nothing is missing when retention removes it.
 		kgo.KeepControlRecords(),
 		kgo.DisableAutoCommit(),
 		// A partition that is resumed is asked for when the fetch that is under way has ended.
@@ -178,6 +179,9 @@ func (c *Consumer) poll(ctx context.Context, client *kgo.Client) {
 			c.log.check(p)
 			if records := received(p.Records); len(records) > 0 {
 				c.runner.Take(records)
+			}
+			if n := len(p.Records); n > 0 && p.Records[n-1].Attrs.IsControl() {
+				c.runner.Pass(inbox.Place{Partition: inbox.Partition{Topic: p.Topic, Number: p.Partition}, Offset: p.Records[n-1].Offset})
 			}
 		})
 		client.AllowRebalance()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -92,19 +93,6 @@ func TestTheRemovalOfWhatATransactionTookBackIsNoLoss(t *testing.T) {
 	t.Parallel()
 	brokers := fake(t, kfake.SeedTopics(1, orders)).ListenAddrs()
 	client := plainClient(t, brokers, kgo.TransactionalID("x"))
-	transaction := func(n int, end kgo.TransactionEndTry) {
-		if err := client.BeginTransaction(); err != nil {
-			t.Fatal(err)
-		}
-		for range n {
-			if err := client.ProduceSync(testContext(t), &kgo.Record{Topic: orders, Value: []byte("{}")}).FirstErr(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := client.EndTransaction(testContext(t), end); err != nil {
-			t.Fatal(err)
-		}
-	}
 	said := &await.Journal{}
 	d := &desk{}
 	c, _ := consume(t, d, ConsumerConfig{Config: Config{Brokers: brokers, Logger: slog.New(slog.NewTextHandler(said, nil))}, Topics: []string{orders}})
@@ -113,15 +101,15 @@ func TestTheRemovalOfWhatATransactionTookBackIsNoLoss(t *testing.T) {
 		defer c.log.mu.Unlock()
 		return c.log.from[inbox.Partition{Topic: orders}] == end
 	}
-	transaction(3, kgo.TryCommit)
-	transaction(5, kgo.TryAbort)
+	transact(t, client, 3, kgo.TryCommit)
+	transact(t, client, 5, kgo.TryAbort)
 	eventually(t, "the consumer to be behind the transactions", func() bool { return d.handled() == 3 && at(10) })
 	var before kadm.Offsets
 	before.AddOffset(orders, 0, 10, -1)
 	if _, err := kadm.NewClient(plainClient(t, brokers)).DeleteRecords(testContext(t), before); err != nil {
 		t.Fatal(err)
 	}
-	transaction(1, kgo.TryCommit)
+	transact(t, client, 1, kgo.TryCommit)
 	eventually(t, "the next record", func() bool { return d.handled() == 4 && committed(t, brokers, "desk") >= 11 })
 	if said.Says("records were removed") {
 		t.Errorf("an alarm: %s", said.Text())
@@ -183,5 +171,120 @@ func TestTheGroupWaitsLongerThanAMemberDrains(t *testing.T) {
 		if got := rebalanceTimeout(drain); got != want {
 			t.Errorf("with %s of draining it waits %s, want %s", drain, got, want)
 		}
+	}
+}
+
+// Kafka deletes no single records: who wants to be rid of letters of a compacted topic makes it anew.
+func TestADeadLetterTopicThatIsMadeAgainTakesLetters(t *testing.T) {
+	t.Parallel()
+	brokers := fake(t, kfake.SeedTopics(1, orders, orders+"-dlt")).ListenAddrs()
+	c, _ := consume(t, &desk{handle: func(*inbox.Record) error { return inbox.Permanent(errors.New("no such account")) }}, ConsumerConfig{
+		Config: Config{Brokers: brokers}, Topics: []string{orders},
+		Run: inbox.RunnerConfig{Retry: inbox.Retry{Backoff: time.Millisecond, MaxBackoff: 20 * time.Millisecond, GiveUp: inbox.DeadLetter}},
+	})
+	produce(t, brokers, orders, 0, 1, 1)
+	eventually(t, "the first letter", func() bool { return c.Stats().DeadLettered == 1 })
+	admin := kadm.NewClient(plainClient(t, brokers))
+	if _, err := admin.DeleteTopic(testContext(t), orders+"-dlt"); err != nil {
+		t.Fatal(err)
+	}
+	limited(t, admin, orders+"-dlt", "1048588")
+	produce(t, brokers, orders, 1, 20, 5)
+	eventually(t, "all letters", func() bool { return c.Stats().DeadLettered == 21 })
+	reader := plainClient(t, brokers, kgo.ConsumeTopics(orders+"-dlt"), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	for got := 0; got < 20; {
+		fetches := reader.PollRecords(testContext(t), 20)
+		if err := fetches.Err(); err != nil {
+			t.Fatalf("the new topic has %d letters: %v", got, err)
+		}
+		got += fetches.NumRecords()
+	}
+}
+
+// A key of the old topic that was stuck stops nothing of the new one.
+func TestAPartitionThatWasPausedIsReadWhenItsTopicIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	brokers := fake(t, kfake.SeedTopics(2, orders)).ListenAddrs()
+	d := &desk{handle: func(r *inbox.Record) error {
+		if string(r.Value) == "stuck" {
+			return errors.New("no such account")
+		}
+		return nil
+	}}
+	into := func(partition int32, n int, value string) {
+		t.Helper()
+		client := plainClient(t, brokers, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+		for i := range n {
+			if err := client.ProduceSync(testContext(t), &kgo.Record{Topic: orders, Partition: partition, Key: fmt.Append(nil, value, i), Value: []byte(value)}).FirstErr(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	into(0, 1, "stuck")
+	into(0, 150, "old")
+	into(1, 5, "old")
+	said := &await.Journal{}
+	c, _ := consume(t, d, ConsumerConfig{
+		Config: Config{Brokers: brokers, Logger: slog.New(slog.NewTextHandler(said, nil))}, Topics: []string{orders},
+		Run: inbox.RunnerConfig{MaxUncommitted: 100, Retry: inbox.Retry{Backoff: time.Millisecond, MaxBackoff: 20 * time.Millisecond}},
+	})
+	paused := func() bool { return len(c.log.client.PauseFetchPartitions(nil)[orders]) > 0 }
+	eventually(t, "the partition to be paused", func() bool { return c.Stats().Failures > 20 && paused() })
+	admin := kadm.NewClient(plainClient(t, brokers))
+	if _, err := admin.DeleteTopic(testContext(t), orders); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.CreateTopic(testContext(t), 2, 1, nil, orders); err != nil {
+		t.Fatal(err)
+	}
+	into(0, 20, "new")
+	into(1, 10, "new")
+	var before int
+	eventually(t, "the consumer to notice", func() bool { before = d.handled(); return said.Says("topics were deleted") })
+	eventually(t, "the new records", func() bool { return committed(t, brokers, "desk") == 30 })
+	t.Logf("%d of the old ones were handled", before)
+}
+
+// The group has nothing left to do behind the end of a transaction, and nothing is missing when that is removed while no member is there.
+func TestAGroupIsBehindTheEndOfATransaction(t *testing.T) {
+	t.Parallel()
+	brokers := fake(t, kfake.SeedTopics(1, orders)).ListenAddrs()
+	client := plainClient(t, brokers, kgo.TransactionalID("x"))
+	said := &await.Journal{}
+	cfg := ConsumerConfig{Config: Config{Brokers: brokers, Logger: slog.New(slog.NewTextHandler(said, nil))}, Topics: []string{orders}}
+	d := &desk{}
+	_, stop := consume(t, d, cfg)
+	transact(t, client, 3, kgo.TryCommit)
+	eventually(t, "the group to be at the end", func() bool { return committed(t, brokers, "desk") == 4 })
+	transact(t, client, 5, kgo.TryAbort)
+	eventually(t, "the group to be at the end again", func() bool { return committed(t, brokers, "desk") == 10 })
+	stop()
+	var before kadm.Offsets
+	before.AddOffset(orders, 0, 10, -1)
+	if _, err := kadm.NewClient(client).DeleteRecords(testContext(t), before); err != nil {
+		t.Fatal(err)
+	}
+	_, stop = consume(t, d, cfg)
+	transact(t, client, 1, kgo.TryCommit)
+	eventually(t, "the next record", func() bool { return d.handled() == 4 && committed(t, brokers, "desk") == 12 })
+	stop()
+	if said.Says("records were removed") {
+		t.Errorf("an alarm: %s", said.Text())
+	}
+}
+
+// transact makes a transaction of n records, and ends it.
+func transact(t *testing.T, client *kgo.Client, n int, end kgo.TransactionEndTry) {
+	t.Helper()
+	if err := client.BeginTransaction(); err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		if err := client.ProduceSync(testContext(t), &kgo.Record{Topic: orders, Value: []byte("{}")}).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := client.EndTransaction(testContext(t), end); err != nil {
+		t.Fatal(err)
 	}
 }

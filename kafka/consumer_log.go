@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -19,6 +18,8 @@ import (
 // consumerLog implements [inbox.Log].
 type consumerLog struct {
 	client *kgo.Client
+	// usual and large send records on.
+	usual  *sender
 	large  *largeSender
 	logger *slog.Logger
 
@@ -28,7 +29,7 @@ type consumerLog struct {
 }
 
 func newConsumerLog(c Config) *consumerLog {
-	return &consumerLog{large: newLargeSender(c), logger: c.Logger, from: map[inbox.Partition]int64{}}
+	return &consumerLog{usual: newSender(c), large: newLargeSender(c), logger: c.Logger, from: map[inbox.Partition]int64{}}
 }
 
 // Pause implements [inbox.Log].
@@ -78,9 +79,6 @@ func (l *consumerLog) Commit(ctx context.Context, next map[inbox.Partition]int64
 	return nil
 }
 
-// sendTimeout bounds one try at sending a record on.
-const sendTimeout = 30 * time.Second
-
 // Send implements [inbox.Log].
 func (l *consumerLog) Send(ctx context.Context, topic string, r *inbox.Record, headers []inbox.Header) error {
 	record := &kgo.Record{Topic: topic, Key: r.Key, Value: r.Value, Headers: make([]kgo.RecordHeader, len(headers))}
@@ -90,13 +88,7 @@ func (l *consumerLog) Send(ctx context.Context, topic string, r *inbox.Record, h
 	if isLarge(record) {
 		return l.large.send(ctx, record)
 	}
-	return produceOne(ctx, l.client, record)
-}
-
-func produceOne(ctx context.Context, client *kgo.Client, record *kgo.Record) error {
-	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
-	defer cancel()
-	return client.ProduceSync(ctx, record).FirstErr()
+	return l.usual.send(ctx, record)
 }
 
 // begin notes where the group goes on.
