@@ -12,7 +12,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/outbox-relay/outbox"
 	"github.com/outbox-relay/outbox/kafka"
 	"github.com/outbox-relay/outbox/postgres"
 	"github.com/outbox-relay/outbox/relay"
@@ -57,11 +56,7 @@ func (table Table) Drain(t testing.TB, pool *pgxpool.Pool, brokers []string) {
 }
 
 func (table Table) relayOnce(ctx context.Context, pool *pgxpool.Pool, brokers []string) (relay.Stats, error) {
-	name := table.Name
-	if name == "" {
-		name = outbox.DefaultTable
-	}
-	source, err := postgres.New(pool, postgres.Config{Table: pgx.Identifier{table.Schema, name}.Sanitize(), ApplicationName: "outboxtest"})
+	source, err := postgres.New(pool, postgres.Config{Table: table.sql(), ApplicationName: "outboxtest"})
 	if err != nil {
 		return relay.Stats{}, err
 	}
@@ -90,8 +85,9 @@ func (table Table) unpublished(ctx context.Context, pool *pgxpool.Pool, among []
 		ids[i] = p.id
 	}
 	rows, err := pool.Query(ctx, `SELECT e.id, e.event_type, e.topic, e.partition_key,
-	coalesce((SELECT p.reason FROM outbox.parked_key p WHERE p.topic = e.topic AND p.partition_key = e.partition_key LIMIT 1), '')
-FROM `+table.sql()+` e WHERE e.published_at IS NULL AND ($1 OR e.id = ANY ($2)) ORDER BY e.id`, among == nil, ids)
+	coalesce((SELECT p.reason FROM outbox.parked_key p JOIN outbox.source s ON s.id = p.source
+		WHERE (s.table_schema, s.table_name) = ($3, $4) AND p.topic = e.topic AND p.partition_key = e.partition_key), '')
+FROM `+table.sql()+` e WHERE e.published_at IS NULL AND ($1 OR e.id = ANY ($2)) ORDER BY e.id`, among == nil, ids, table.Schema, table.name())
 	if err != nil {
 		return nil, err
 	}

@@ -71,6 +71,39 @@ func TestAnEventThatCannotBePublishedFailsTheTestWithTheReason(t *testing.T) {
 	}
 }
 
+// A database may have several tables, with the same topics and keys.
+func TestTheReasonIsThatOfTheTable(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Migrated(migrate.Config{Table: "sales.outbox_event"}))
+	if _, err := migrate.Up(t.Context(), db.Conn(t), migrate.Config{Table: "public.outbox_event"}); err != nil {
+		t.Fatal(err)
+	}
+	for _, schema := range []string{"sales", "public"} {
+		w, err := outbox.NewWriter(outbox.Config{Schema: schema})
+		if err != nil {
+			t.Fatal(err)
+		}
+		big, tx := event("order.placed.v1", "big"), begin(t, db)
+		big.Payload = strings.Repeat("x", 2<<20)
+		if _, err := w.Write(t.Context(), tx, big); err != nil {
+			t.Fatal(err)
+		}
+		if err := tx.Commit(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	brokers := outboxtest.Kafka(t)
+	drain := func(schema string) string {
+		return failureOf(t, func(tb testing.TB) { outboxtest.Table{Schema: schema}.Drain(tb, db.Pool(t), brokers) })
+	}
+	drain("sales")
+	db.Exec(t, `UPDATE outbox.parked_key SET reason = 'the reason of sales'`)
+	if got := drain("public"); strings.Contains(got, "of sales") {
+		t.Errorf("got\n%s", got)
+	}
+	want(t, drain("sales"), "the key is parked: the reason of sales")
+}
+
 func TestADatabaseThatIsNotMigratedIsSaidToBe(t *testing.T) {
 	t.Parallel()
 	db := pgtest.New(t, pgtest.Empty)

@@ -1,6 +1,7 @@
 package outboxtest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"testing"
@@ -84,15 +85,13 @@ func (table Table) written(t testing.TB, ask func(into *string) error) []outbox.
 }
 
 func (table Table) sql() string {
-	name := outbox.DefaultTable
-	if table.Name != "" {
-		name = table.Name
-	}
 	if table.Schema == "" {
-		return pgx.Identifier{name}.Sanitize()
+		return pgx.Identifier{table.name()}.Sanitize()
 	}
-	return pgx.Identifier{table.Schema, name}.Sanitize()
+	return pgx.Identifier{table.Schema, table.name()}.Sanitize()
 }
+
+func (table Table) name() string { return cmp.Or(table.Name, outbox.DefaultTable) }
 
 // writtenSQL is one row with one text, so that every driver reads it alike. It walks the partial index of unpublished events.
 //
