@@ -92,6 +92,8 @@ type floor struct {
 	kills map[string]int
 	// fallen gets the first process that ended by itself, which none should.
 	fallen chan error
+	// patience is how long processes may take to end when the shop closes.
+	patience time.Duration
 }
 
 // process is one of them.
@@ -103,7 +105,7 @@ type process struct {
 }
 
 func newFloor(p *place, o options, log io.Writer) *floor {
-	return &floor{place: p, options: o, log: &shared{out: log}, names: processNames(), parts: map[string]*process{}, kills: map[string]int{}, fallen: make(chan error, 1)}
+	return &floor{place: p, options: o, log: &shared{out: log}, names: processNames(), parts: map[string]*process{}, kills: map[string]int{}, fallen: make(chan error, 1), patience: 10 * time.Second}
 }
 
 // processNames are the services and their relays.
@@ -182,6 +184,7 @@ func (f *floor) torment(ctx context.Context) error {
 		case <-time.After(pause):
 		}
 		p := f.parts[name]
+		delete(f.parts, name)
 		close(p.leaving)
 		_ = p.cmd.Process.Kill() // it may have ended by itself
 		<-p.ended
@@ -198,14 +201,14 @@ func (f *floor) close() {
 		close(p.leaving)
 		p.input.Close()
 	}
-	deadline := time.After(10 * time.Second)
-	for _, p := range f.parts {
-		select {
-		case <-p.ended:
-		case <-deadline:
-			_ = p.cmd.Process.Kill()
-			<-p.ended
+	late := time.AfterFunc(f.patience, func() {
+		for _, p := range f.parts {
+			_ = p.cmd.Process.Kill() // it may have ended
 		}
+	})
+	defer late.Stop()
+	for _, p := range f.parts {
+		<-p.ended
 	}
 }
 

@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"net/url"
+	"os/exec"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestEveryOrderOfTheShopIsPaidAndShippedOnce(t *testing.T) {
@@ -62,5 +64,34 @@ func TestAProcessThatEndsByItselfEndsTheShop(t *testing.T) {
 	}
 	if err := <-f.fallen; !strings.Contains(err.Error(), "no-such-service") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// Several processes may be stuck at the end, and none may be left behind.
+func TestProcessesThatDoNotEndAreKilled(t *testing.T) {
+	t.Parallel()
+	f := newFloor(&place{}, options{}, t.Output())
+	f.patience = 100 * time.Millisecond
+	for _, name := range []string{"one", "other"} {
+		cmd := exec.Command("sleep", "600") //nolint:noctx // that it ends is what is tested
+		input, err := cmd.StdinPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		f.parts[name] = &process{cmd, input, make(chan struct{}), make(chan struct{})}
+		go f.watch(name, f.parts[name])
+	}
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		f.close()
+	}()
+	select {
+	case <-closed:
+	case <-time.After(2 * time.Minute):
+		t.Fatal("the shop does not close")
 	}
 }
