@@ -57,7 +57,8 @@ func New(source Source, publisher relay.Publisher, cfg Config) (*Relay, error) {
 // Run works until ctx ends, or, with Config.Once, until a pass finds nothing to take. It then settles what Kafka has acknowledged and withdraws.
 // It returns nil after that, a *relay.DrainError when events were left with Kafka whose outcome nobody knows, and any other error only for what an
 // operator must mend: what cannot be opened at first, lanes that are leased, a topic that must exist. Run may be called once.
-func (r *Relay) Run(ctx context.Context) error {
+func (r *Relay) Run(ctx context.Context) (err error) {
+	defer func() { engine.Stopped(ctx, r.cfg.Logger, err, r.Stats().Published) }()
 	defer r.source.Close()
 	defer r.publisher.Destroy()
 	defer r.hide(ctx)
@@ -101,6 +102,7 @@ func (r *Relay) term(ctx context.Context) error {
 	r.cfg.Logger.Warn("competing: events of one key can overtake each other; for order, stop all competing relays and use mode leased",
 		"table", info.Name, "batch_size", r.cfg.BatchSize)
 	r.life.Opened, r.unknown = true, 0
+	r.life.Progressed()
 	return r.work(ctx, g)
 }
 

@@ -39,6 +39,31 @@ func TestAStartThatFailsSaysEachReasonOnceInAWhile(t *testing.T) {
 	})
 }
 
+func TestAnOutageSaysEachReasonOnceInAWhileAndTheNextOneAnew(t *testing.T) {
+	inWorld(t, func(w *world) {
+		r := w.relay(Config{}).start()
+		refused := func(name string) {
+			r.source.before.set(func(context.Context, string) error { return errors.New(name) })
+		}
+		for outage := range 2 {
+			w.until("leading", func() bool { return r.Stats().Leading })
+			before, lines := r.log.count("relay interrupted"), r.log.count("wrong password")
+			refused("wrong password")
+			after(20 * time.Second)
+			// By what it was interrupted, what keeps it from beginning again, and the lease that it could not hand back.
+			if n := r.log.count("relay interrupted"); n-before < 1 || n-before > 2 || r.log.count("wrong password")-lines > 3 {
+				t.Errorf("outage %d: interrupted %d times:\n%s", outage+1, n, r.log.text.String())
+			}
+			r.source.before.set(nil)
+			w.until("leading again", func() bool { return r.Stats().Leading })
+		}
+		r.wantStopped()
+		if n := r.log.count("msg=stopped published=0"); n != 1 {
+			t.Errorf("the stop is said %d times, want once", n)
+		}
+	})
+}
+
 func TestAStartThatFailsHasNothingToHandBack(t *testing.T) {
 	for _, op := range []string{"open", "claim"} {
 		t.Run(op, func(t *testing.T) {

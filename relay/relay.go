@@ -105,7 +105,8 @@ func (e *DrainError) Error() string {
 // Run works until ctx ends, or, with Config.Once, until everything that could be published is. It then drains: what Kafka has is settled,
 // the rest stays unpublished, and the lease is handed back. It returns nil after a clean drain, a *DrainError when something was left, and
 // any other error only for what an operator must mend: what cannot be opened at first, a topic that must exist. Run may be called once.
-func (r *Relay) Run(ctx context.Context) error {
+func (r *Relay) Run(ctx context.Context) (err error) {
+	defer func() { engine.Stopped(ctx, r.cfg.Logger, err, r.Stats().Published) }()
 	defer r.source.Close()
 	defer r.publisher.Destroy()
 	defer r.leave(ctx)
@@ -147,6 +148,7 @@ func (r *Relay) term(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.life.Progressed()
 	r.cfg.Logger.Info("lanes taken", "table", info.Name, "which", ranges(claim.Lanes), "gained", len(claim.Lanes), "lanes", len(claim.Lanes), "of", info.Lanes)
 	return r.lead(ctx, claim, sent)
 }
@@ -233,6 +235,7 @@ func (r *Relay) noteWaiting(ctx context.Context, v View) {
 		return
 	}
 	r.life.Opened = true
+	r.life.Progressed()
 	r.counters.waiting.Store(&holder)
 	r.cfg.Logger.Log(ctx, r.waitingLevel(), "waiting for lanes", "held_by", holder, "ends_in", v.Expires.Round(100*time.Millisecond).String(), "relays", v.Relays,
 		"note", "a relay that works or stops hands over at once; after a crash its leases run out")

@@ -135,25 +135,23 @@ func (p *part) consequences() []any {
 	return append(list, "on_failure", cmp.Or(strings.Join(p.cfg.OnFailure, ", "), relay.Park.String()), "park_scope", cmp.Or(p.cfg.ParkScope, relay.ScopeKey.String()))
 }
 
-// runUntilStopped says that the stop was heard, for it may take a while, and how it ended.
+// runUntilStopped says that the stop was heard, for it may take a while; the relays say how it ended.
 func runUntilStopped(ctx context.Context, relays *relayFleet, parts []*part, log *slog.Logger) error {
-	heard := make(chan struct{})
-	forget := context.AfterFunc(ctx, func() {
-		defer close(heard)
+	running, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	defer context.AfterFunc(ctx, func() {
 		log.Info("stopping: waiting for what Kafka has not acknowledged")
-	})
-	err := relays.Run(ctx)
-	if !forget() {
-		<-heard
-	}
-	if len(parts) > 1 || err == nil {
-		summarise(relays, parts)
+		stop()
+	})()
+	err := relays.Run(running)
+	if len(parts) > 1 {
+		sayFailed(relays, parts)
 	}
 	return sourceErrors(err, len(parts) > 1)
 }
 
-// summarise has one line for each source.
-func summarise(relays *relayFleet, parts []*part) {
+// sayFailed has a line for each source that did not come up, or has left something behind.
+func sayFailed(relays *relayFleet, parts []*part) {
 	for i, s := range relays.States() {
 		var published int64
 		if s.Made {
@@ -161,8 +159,6 @@ func summarise(relays *relayFleet, parts []*part) {
 		}
 		if s.Err != nil {
 			parts[i].log.Error("stopped", "published", published, "error", s.Err)
-			continue
 		}
-		parts[i].log.Info("stopped", "published", published)
 	}
 }

@@ -82,6 +82,13 @@ func (r *Run) Do(ctx context.Context, s Steps) error {
 	}
 }
 
+// Progressed tells that the term has got somewhere: when it ends, that is news.
+func (r *Run) Progressed() {
+	if r.Opened {
+		r.complaint = Complaint{}
+	}
+}
+
 // pauseAfter spreads the relays' attempts. After a client was destroyed with events outstanding it outlasts them: one of them, landing behind what the next
 // client sends, would turn its key.
 func (r *Run) pauseAfter(wait time.Duration) time.Duration {

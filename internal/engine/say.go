@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,28 +17,34 @@ func ProcessName() string {
 	return fmt.Sprintf("%s:%d", cmp.Or(host, "unknown"), os.Getpid())
 }
 
-// Complaint is what was last said of a start that does not succeed. The zero value has said nothing.
+// Complaint is what was last said of terms that do not begin. The zero value has said nothing.
 type Complaint struct {
 	text string
 	at   time.Time
 }
 
-// complainEvery is how long the same reason is not said again while the relay cannot start: the attempts follow each other closely.
+// complainEvery is how long the same reason is not said again while no term begins: the attempts follow each other closely.
 const complainEvery = 30 * time.Second
 
-// Say says why a term ended and when the next one begins. A relay that has never worked, which opened tells, is not interrupted, it cannot start; the same
-// reason is then said once in a while.
+// Say says why a term ended and when the next one begins; the same reason once in a while. A relay that has never worked, which opened tells, is not interrupted, it cannot start.
 func (c *Complaint) Say(log *slog.Logger, now time.Time, opened bool, err error, pause time.Duration) {
+	what := "cannot start yet"
 	if opened {
-		log.Warn("relay interrupted", "error", err, "again_in", Rounded(pause).String())
-		return
+		what = "relay interrupted"
 	}
-	text := withoutNumbers(err.Error())
+	text := what + withoutNumbers(err.Error())
 	if c.text == text && now.Sub(c.at) < complainEvery {
 		return
 	}
 	*c = Complaint{text, now}
-	log.Warn("cannot start yet", "error", err, "again_in", Rounded(pause).String())
+	log.Warn(what, "error", err, "again_in", Rounded(pause).String())
+}
+
+// Stopped says that a relay has ended because it was told to. What an error says is for whoever gets it.
+func Stopped(ctx context.Context, log *slog.Logger, err error, published int64) {
+	if ctx.Err() != nil && err == nil {
+		log.InfoContext(ctx, "stopped", "published", published)
+	}
 }
 
 // withoutNumbers leaves out what is another at each attempt though the reason is the same: how long a lease still lasts, a port of this side.
