@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/outbox-relay/outbox/internal/pg"
 )
@@ -38,19 +39,24 @@ type Config struct {
 	Settle SettleMode
 	// Moves tells that the relay's policies move events that cannot be published to outbox.dead_event: [Source.Open] then warns where the role may not delete rows.
 	Moves bool
-	// ApplicationName is shown in pg_stat_activity for the source's own connections. Default: outbox-relay.
+	// ApplicationName is shown in pg_stat_activity for the source's own connections, whatever the pool's say; what is longer than 63 bytes is cut. By [DefaultApplicationName], alone
+	// or before a space, outbox doctor and outbox events show know relays. Default: DefaultApplicationName.
 	ApplicationName string
 	// Logger receives what no method returns, such as a changed condition of the table. Default: slog.Default().
 	Logger *slog.Logger
 }
+
+// DefaultApplicationName is what relays are called in pg_stat_activity.
+const DefaultApplicationName = pg.DefaultApplicationName
 
 func (c Config) withDefaults() Config {
 	if c.Table == "" {
 		c.Table = pg.DefaultTable
 	}
 	if c.ApplicationName == "" {
-		c.ApplicationName = pg.DefaultApplicationName
+		c.ApplicationName = DefaultApplicationName
 	}
+	c.ApplicationName = strings.ToValidUTF8(c.ApplicationName[:min(len(c.ApplicationName), pg.MaxName)], "")
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}

@@ -54,8 +54,8 @@ func (l survey) whyLocked(ctx context.Context, d *operate.EventDetail) ([]operat
 	var who locker
 	err := l.tx.QueryRow(ctx, fmt.Sprintf(`
 SELECT %s FROM (SELECT t.xmax AS locker FROM %s t WHERE t.id = $1::bigint AND t.event_id = $2::text::uuid AND t.published_at IS NULL LIMIT 1) t%s
-WHERE k.transactionid IS NOT NULL AND coalesce(a.application_name, '') <> $3`, lockerColumns, l.row.Table.SQL(), lockerJoin),
-		d.ID, d.EventID.String(), pg.DefaultApplicationName).Scan(who.targets()...)
+WHERE k.transactionid IS NOT NULL AND NOT %s`, lockerColumns, l.row.Table.SQL(), lockerJoin, pg.OfRelay),
+		d.ID, d.EventID.String()).Scan(who.targets()...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}

@@ -25,11 +25,11 @@ FROM (SELECT DISTINCT pid, virtualtransaction FROM pg_locks
       AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
       AND (relation = $1::text::regclass OR relation = ANY (ARRAY(SELECT relid::oid FROM pg_partition_tree($1::text::regclass))))) k
 LEFT JOIN pg_stat_activity a ON a.pid = k.pid
-WHERE coalesce(a.application_name, '') <> $2
-ORDER BY a.xact_start NULLS LAST, k.pid LIMIT $3`
+WHERE NOT ` + pg.OfRelay + `
+ORDER BY a.xact_start NULLS LAST, k.pid LIMIT $2`
 
 func (l survey) writers(ctx context.Context) ([]operate.Writer, error) {
-	rows, err := l.tx.Query(ctx, writersSQL, l.row.Table.SQL(), pg.DefaultApplicationName, maxWriters)
+	rows, err := l.tx.Query(ctx, writersSQL, l.row.Table.SQL(), maxWriters)
 	if err != nil {
 		return nil, fmt.Errorf("look for open writers: %w", err)
 	}

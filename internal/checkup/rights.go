@@ -15,7 +15,7 @@ const powersSQL = `
 SELECT r.rolname::text, r.rolsuper, pg_has_role(r.oid, c.relowner, 'USAGE')
 FROM pg_class c, pg_roles r
 WHERE c.oid = $1::text::regclass AND (r.rolname = current_user
-    OR r.rolname IN (SELECT usename FROM pg_stat_activity WHERE datname = current_database() AND application_name = $2))
+    OR r.rolname IN (SELECT usename FROM pg_stat_activity a WHERE datname = current_database() AND ` + pg.OfRelay + `))
 ORDER BY 1`
 
 // writersExcessSQL are roles that write events and no relay's, with what they may do beyond that. A right on some columns counts as one. What a role owns it may do anyway.
@@ -33,7 +33,7 @@ ORDER BY 1`
 
 // excess finds roles that may do more than they need.
 func (c checks) excess(ctx context.Context, tx pgx.Tx) (found []Symptom, unseen string, err error) {
-	rows, err := tx.Query(ctx, powersSQL, c.table.SQL(), pg.DefaultApplicationName)
+	rows, err := tx.Query(ctx, powersSQL, c.table.SQL())
 	if err != nil {
 		return nil, "", fmt.Errorf("look at the relays' roles: %w", err)
 	}

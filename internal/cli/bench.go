@@ -103,7 +103,7 @@ func (a *app) runBench(cmd *cobra.Command, f *benchFlags) error {
 	if err != nil {
 		return settingsError(cmd, err)
 	}
-	pool, password, err := poolOf(cmd.Context(), a.env, source)
+	pool, password, err := a.poolOf(cmd.Context(), cmd, source)
 	if err != nil {
 		return settingsError(cmd, err)
 	}

@@ -92,7 +92,7 @@ func (a *app) letters(cmd *cobra.Command, f *dltFlags) (service *operate.Service
 	if err != nil {
 		return nil, nil, nil, settingsError(cmd, err)
 	}
-	pool, password, err := poolOf(cmd.Context(), a.env, source)
+	pool, password, err := a.poolOf(cmd.Context(), cmd, source)
 	if err != nil {
 		return nil, nil, nil, settingsError(cmd, err)
 	}

@@ -115,7 +115,7 @@ func (p *part) connectBy(ctx context.Context, env environment, known map[string]
 		err = p.alone(cfg, known)
 	}
 	if err == nil {
-		p.pool, err = newPool(ctx, cfg)
+		p.pool, err = newPool(ctx, cfg, p.applicationName())
 	}
 	if err != nil {
 		return fmt.Errorf("%s%w", p.cfg.Where(), err)
@@ -207,7 +207,7 @@ func (p *part) wire(log *slog.Logger) (*sourceRelay, error) {
 }
 
 func (p *part) postgres(log *slog.Logger) postgres.Config {
-	cfg := postgres.Config{Table: p.cfg.Table, Settle: postgres.Mark, Logger: log}
+	cfg := postgres.Config{Table: p.cfg.Table, Settle: postgres.Mark, Logger: log, ApplicationName: p.applicationName()}
 	if p.cfg.Settle == "delete" {
 		cfg.Settle = postgres.Delete
 	}
@@ -215,6 +215,14 @@ func (p *part) postgres(log *slog.Logger) postgres.Config {
 	policies, _ := p.policies()
 	cfg.Moves = slices.ContainsFunc(policies, func(policy relay.Policy) bool { return policy.OnFailure != relay.Park })
 	return cfg
+}
+
+// applicationName tells the sources of a file apart in pg_stat_activity.
+func (p *part) applicationName() string {
+	if p.cfg.Name == "" {
+		return postgres.DefaultApplicationName
+	}
+	return postgres.DefaultApplicationName + " " + p.cfg.Name
 }
 
 func (p *part) kafka(log *slog.Logger) kafka.Config {

@@ -33,7 +33,7 @@ func TestAPasswordFileOfTheDriverIsReadAgainForEachConnection(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pool, err := newPool(t.Context(), cfg)
+	pool, err := newPool(t.Context(), cfg, "outbox-test")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -89,7 +89,7 @@ func (a *app) replayer(cmd *cobra.Command, f *replayFlags) (*operate.Service, *k
 	if err != nil {
 		return nil, nil, nil, settingsError(cmd, err)
 	}
-	pool, password, err := poolOf(cmd.Context(), a.env, source)
+	pool, password, err := a.poolOf(cmd.Context(), cmd, source)
 	if err != nil {
 		return nil, nil, nil, settingsError(cmd, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -46,9 +47,14 @@ func (d *database) pool(ctx context.Context, a *app, cmd *cobra.Command) (*pgxpo
 	if err != nil {
 		return nil, err
 	}
-	pool, password, err := poolOf(ctx, a.env, source)
+	pool, password, err := a.poolOf(ctx, cmd, source)
 	d.table, a.password = source.Table, password
 	return pool, err
+}
+
+// applicationName is what a command's connections are called.
+func applicationName(cmd *cobra.Command) string {
+	return strings.ReplaceAll(cmd.CommandPath(), " ", "-")
 }
 
 // typed are the flags of the command line that say which database it is.
@@ -57,14 +63,14 @@ func (d *database) typed(a *app, cmd *cobra.Command) map[string]string {
 }
 
 // poolOf makes a source's pool without connecting, and says where the password was taken from.
-func poolOf(ctx context.Context, env environment, source *config.Source) (pool *pgxpool.Pool, password string, err error) {
+func (a *app) poolOf(ctx context.Context, cmd *cobra.Command, source *config.Source) (pool *pgxpool.Pool, password string, err error) {
 	target := targetOf(source)
-	cfg, err := target.parse(ctx, env)
+	cfg, err := target.parse(ctx, a.env)
 	if err != nil {
 		return nil, "", fmt.Errorf("%s%w", source.Where(), err)
 	}
-	pool, err = newPool(ctx, cfg)
-	return pool, target.passwordPlace(env, cfg), err
+	pool, err = newPool(ctx, cfg, applicationName(cmd))
+	return pool, target.passwordPlace(a.env, cfg), err
 }
 
 // typed are the flags that the command line has set, of those that are named.
@@ -120,11 +126,15 @@ type target struct {
 // errUnknown is of a database of which no more is known than that it was named in a way that cannot be.
 var errUnknown = errors.New("the database cannot be known")
 
-func newPool(ctx context.Context, cfg *pgxpool.Config) (*pgxpool.Pool, error) {
+// newPool makes a pool whose connections go by the name, such as outbox-doctor, unless the connection string or PGAPPNAME has one. Every pooler knows that setting.
+func newPool(ctx context.Context, cfg *pgxpool.Config, name string) (*pgxpool.Pool, error) {
 	// A pool that keeps connections at hand makes them at once, and nobody has asked for any yet.
 	cfg.MaxConns, cfg.MinConns, cfg.MinIdleConns = 4, 0, 0
 	cfg.ConnConfig.ConnectTimeout = connectTimeout
 	suitPoolers(cfg.ConnConfig)
+	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
+		cfg.ConnConfig.RuntimeParams["application_name"] = name
+	}
 	cfg.AfterConnect = postgres.AsUTF8
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {

@@ -39,7 +39,7 @@ func (a *app) statuses(cmd *cobra.Command, db *database) ([]sourceStatus, error)
 	defer func() { closeSoon(pools...) }()
 	for i := range sources {
 		reports[i] = sourceStatus{name: sources[i].Name, table: sources[i].Table}
-		if pools[i], reports[i].password, err = poolOf(cmd.Context(), a.env, &sources[i]); err != nil {
+		if pools[i], reports[i].password, err = a.poolOf(cmd.Context(), cmd, &sources[i]); err != nil {
 			return nil, settingsError(cmd, err)
 		}
 	}

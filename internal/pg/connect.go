@@ -17,6 +17,9 @@ import (
 // DefaultApplicationName is what the relay's own connections are called, and how they are told from writers.
 const DefaultApplicationName = "outbox-relay"
 
+// OfRelay tells of a session of pg_stat_activity, as a, that it is a relay's: the name of a source may follow.
+const OfRelay = `coalesce(a.application_name, '') ~ '^` + DefaultApplicationName + `( |$)'`
+
 // connectTimeout bounds one attempt to connect where the pool's own configuration sets no bound.
 const connectTimeout = 10 * time.Second
 
