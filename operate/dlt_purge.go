@@ -15,6 +15,8 @@ type LetterPurge struct {
 	All    bool      `json:"all,omitempty"`
 	// Through are letters: each goes, with all that is before it in its partition.
 	Through []LetterRef `json:"through,omitempty"`
+	// FailedBy, unless "", is the consumer whose letters may go: in each partition it ends in front of the first one of another. Kafka deletes no letter alone.
+	FailedBy string `json:"failed_by,omitempty"`
 	// Force takes every topic for a dead-letter topic.
 	Force bool `json:"force,omitempty"`
 	// Reason is for the audit.
@@ -27,8 +29,8 @@ func (p LetterPurge) check() error {
 		return Refuse(CodeInvalid, "purge letters: name topics, or letters as TOPIC/PARTITION/OFFSET")
 	case len(p.Topics) > 0 && len(p.Through) > 0:
 		return Refuse(CodeInvalid, "purge letters: name topics or letters, not both")
-	case len(p.Through) > 0 && (p.All || !p.Before.IsZero()):
-		return Refuse(CodeInvalid, "purge letters: letters that are named say how far it goes; leave time and all out")
+	case len(p.Through) > 0 && (p.All || !p.Before.IsZero() || p.FailedBy != ""):
+		return Refuse(CodeInvalid, "purge letters: letters that are named say how far it goes; leave time, consumer and all out")
 	case len(p.Through) > MaxLetterRefs:
 		return Refuse(CodeInvalid, "%d letters are named; at most %d can be", len(p.Through), MaxLetterRefs)
 	case len(p.Topics) > 0 && p.All == !p.Before.IsZero():
@@ -47,9 +49,20 @@ type LetterPurgePlan struct {
 	Letters int64 `json:"letters"`
 	Lost    int64 `json:"lost"`
 	Kept    int64 `json:"kept"`
+	// Stops are the letters of other consumers than the request's, in front of which it ends.
+	Stops []PurgeStop `json:"stops,omitempty"`
 	// Errors are why the lost ones had failed, the most frequent first; at most 20 and "others".
 	Errors []FailedFor `json:"errors"`
 }
+
+// PurgeStop is a letter that a purge leaves, and with it all that is behind it in its partition. Consumer is "" where no header says whose it is.
+type PurgeStop struct {
+	LetterRef
+	Consumer string `json:"consumer,omitempty"`
+}
+
+// errStops ends a walk in front of another consumer's letter.
+var errStops = errors.New("a letter of another consumer")
 
 // PurgedPartition is a partition of which everything before an offset goes.
 type PurgedPartition struct {
@@ -99,6 +112,14 @@ func planLetterPurge(ctx context.Context, p LetterPurge, k LetterTopics, keeper 
 		}
 		part := PurgedPartition{Topic: r.Topic, Partition: r.Partition, Before: r.To}
 		err := walkLetters(ctx, k, []LetterRange{r}, LetterFilter{}, letterPage, func(page []*LetterRecord) error {
+			page, stop := p.own(page)
+			if stop != nil {
+				part.Before = stop.Offset
+				plan.Stops = append(plan.Stops, PurgeStop{stop.LetterRef, stop.Consumer})
+			}
+			if len(page) == 0 && stop != nil {
+				return errStops
+			}
 			if len(page) == 0 {
 				return nil
 			}
@@ -125,8 +146,17 @@ func planLetterPurge(ctx context.Context, p LetterPurge, k LetterTopics, keeper 
 			if progress != nil {
 				progress(Progress{Done: plan.Letters + part.Letters})
 			}
+			if stop != nil {
+				return errStops
+			}
 			return nil
 		})
+		if errors.Is(err, errStops) {
+			err = nil
+			if part.Letters == 0 {
+				continue
+			}
+		}
 		if err != nil {
 			return LetterPurgePlan{}, fmt.Errorf("count the letters: %w", err)
 		}
@@ -135,6 +165,16 @@ func planLetterPurge(ctx context.Context, p LetterPurge, k LetterTopics, keeper 
 	}
 	plan.Errors = errs.sorted()
 	return plan, nil
+}
+
+// own returns the letters in front of the first one of another consumer, and that; nil when there is none.
+func (p LetterPurge) own(page []*LetterRecord) ([]*LetterRecord, *LetterRecord) {
+	for i, l := range page {
+		if p.FailedBy != "" && l.Consumer != p.FailedBy {
+			return page[:i], l
+		}
+	}
+	return page, nil
 }
 
 // end is the range's end, as far as it was agreed to.

@@ -474,6 +474,27 @@ func TestAPurgeLosesNoLetterUnlessItsNumberWasNamed(t *testing.T) {
 	}
 }
 
+func TestAPurgeOfOneConsumersLettersEndsInFrontOfAnothers(t *testing.T) {
+	t.Parallel()
+	o, s := newOffice(t, 20, 2)
+	for partition, letters := range o.topics["shop.order-dlt"] {
+		for i, l := range letters {
+			if l.Consumer = "billing"; partition == 0 && i == 4 || partition == 1 && i == 0 {
+				l.Consumer = "shipping"
+			}
+		}
+	}
+	purge := LetterPurge{Topics: []string{"shop.order"}, All: true, FailedBy: "billing"}
+	done, err := s.PurgeLetters(t.Context(), boss, purge, LetterPurgeConfirmed{Any: true, Lost: 4}, o, nil)
+	stops := []PurgeStop{{LetterRef{"shop.order-dlt", 0, 4}, "shipping"}, {LetterRef{"shop.order-dlt", 1, 0}, "shipping"}}
+	if err != nil || done.Letters != 4 || !slices.Equal(o.deleted, []string{"shop.order-dlt/0 before 4"}) || !slices.Equal(done.Stops, stops) {
+		t.Errorf("%+v, %v; deleted %v", done, err, o.deleted)
+	}
+	if _, err := s.PlanLetterPurge(t.Context(), boss, LetterPurge{Through: []LetterRef{{"shop.order", 0, 8}}, FailedBy: "billing"}, o, nil); CodeOf(err) != CodeInvalid {
+		t.Errorf("a consumer beside letters that are named: %v", err)
+	}
+}
+
 func TestAPurgeLosesNoLetterWhoseEventIsAmongTheDeadOnes(t *testing.T) {
 	t.Parallel()
 	o, s := newOffice(t, 10, 1)

@@ -15,7 +15,7 @@ import (
 type dltPurgeFlags struct {
 	dltFlags
 	actorFlags
-	before           string
+	before, failedBy string
 	lose             int64
 	all, dryRun, yes bool
 }
@@ -28,7 +28,8 @@ func (a *app) dltPurge() *cobra.Command {
 		Long: `purge deletes letters for good. Kafka can delete only what is before an offset: with
 --before, everything in front of the first letter of that time or a later one, in each
 partition; with a letter, that one and all that is before it in its partition; with
---all, everything that is there now. Single letters cannot be deleted.
+--all, everything that is there now. Single letters cannot be deleted: --failed-by ends
+in front of the first letter of another consumer, in each partition.
 
 It reads what would go, and counts the letters that nobody has sent back: those would be
 nowhere then. Unless there are none, it asks for their number on a terminal, and a script
@@ -44,6 +45,7 @@ has to name it: --lose 17. If the number is another one, nothing is deleted.`,
 	f.actorFlags.flags(cmd, "why, for the audit")
 	flags := cmd.Flags()
 	flags.StringVar(&f.before, "before", "", "delete what is in front of the first letter of this `time`: "+momentsHelp)
+	flags.StringVar(&f.failedBy, "failed-by", "", "end in front of the first letter that another consumer than this `name` gave up")
 	flags.BoolVar(&f.all, "all", false, "delete all that is there")
 	flags.Int64Var(&f.lose, "lose", 0, "agree to lose so many letters that nobody has sent back")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "count, and delete nothing")
@@ -59,13 +61,13 @@ func (f *dltPurgeFlags) request(a *app, cmd *cobra.Command, args []string) (p op
 	if err != nil {
 		return p, err
 	}
-	p = operate.LetterPurge{Topics: selection.Topics, Through: selection.Refs, All: f.all, Force: f.force, Reason: f.reason}
+	p = operate.LetterPurge{Topics: selection.Topics, Through: selection.Refs, All: f.all, FailedBy: f.failedBy, Force: f.force, Reason: f.reason}
 	if p.Before, err = moments(f.before, a.now()); err != nil {
 		return p, a.badFlag(cmd, "before", " %w", err)
 	}
 	switch {
-	case len(p.Topics) > 0 && len(p.Through) > 0, len(p.Through) > 0 && (f.all || f.before != ""):
-		return p, &usageError{fmt.Errorf("name letters, or topics with --before or --all: not both; see %s --help", cmd.CommandPath())}
+	case len(p.Topics) > 0 && len(p.Through) > 0, len(p.Through) > 0 && (f.all || f.before != "" || f.failedBy != ""):
+		return p, &usageError{fmt.Errorf("name letters, or topics with --before, --all or --failed-by: not both; see %s --help", cmd.CommandPath())}
 	case len(p.Topics) > 0 && f.all == (f.before != ""):
 		return p, &usageError{fmt.Errorf("how far? say --before a time, or --all, or name the last letter to go as TOPIC/PARTITION/OFFSET; see %s --help", cmd.CommandPath())}
 	}
@@ -143,13 +145,15 @@ func (a *app) withPlan(err error, plan operate.LetterPurgePlan) error {
 
 func (a *app) describePurge(out io.Writer, p operate.LetterPurgePlan) {
 	if len(p.Partitions) == 0 {
-		fmt.Fprintln(out, "nothing is there: nothing to do")
+		describeStops(out, p)
+		fmt.Fprintln(out, nothing(p)+": nothing to do")
 		return
 	}
 	fmt.Fprintf(out, "purge would delete %s\n", plural(int(p.Letters), "letter"))
 	for _, part := range p.Partitions {
 		fmt.Fprintf(out, "  %d of partition %d of %s: all that is before offset %d, %d of them not sent back\n", part.Letters, part.Partition, cell(part.Topic), part.Before, part.Lost)
 	}
+	describeStops(out, p)
 	if p.Kept > 0 {
 		fmt.Fprintf(out, "  %s of the relay would not be lost: the events are among the dead ones, and outbox events restore puts them back\n", plural(int(p.Kept), "letter"))
 	}
@@ -159,6 +163,24 @@ func (a *app) describePurge(out io.Writer, p operate.LetterPurgePlan) {
 	for _, e := range p.Errors {
 		fmt.Fprintf(out, "  %d of those had failed: %s\n", e.Count, noteLine(e.Text))
 	}
+}
+
+// describeStops names the letters that end a purge before its time.
+func describeStops(out io.Writer, p operate.LetterPurgePlan) {
+	for _, s := range p.Stops {
+		who := "whose consumer no header names"
+		if s.Consumer != "" {
+			who = "of " + cell(s.Consumer)
+		}
+		fmt.Fprintf(out, "  partition %d of %s ends in front of the letter at offset %d, %s\n", s.Partition, cell(s.Topic), s.Offset, who)
+	}
+}
+
+func nothing(p operate.LetterPurgePlan) string {
+	if len(p.Stops) > 0 {
+		return "nothing may go"
+	}
+	return "nothing is there"
 }
 
 func (a *app) printPurged(p operate.LetterPurgePlan, err error, asJSON bool) error {
@@ -178,8 +200,9 @@ func (a *app) printPurged(p operate.LetterPurgePlan, err error, asJSON bool) err
 }
 
 func (a *app) sayPurged(p operate.LetterPurgePlan) {
+	describeStops(a.stdout, p)
 	if len(p.Partitions) == 0 {
-		fmt.Fprintln(a.stdout, "nothing is there: nothing was deleted")
+		fmt.Fprintln(a.stdout, nothing(p)+": nothing was deleted")
 	}
 	for _, part := range p.Partitions {
 		if part.Error != "" {
