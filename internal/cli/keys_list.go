@@ -57,7 +57,8 @@ func (a *app) keysList() *cobra.Command {
 		Long: `list shows a page of the parked keys, each with the event that stops it, the one with the
 oldest event first, and at its end how to go on. Behind those of the first page stand the
 keys that somebody has paused, and those whose event is tried again by itself; a key that
-is parked and paused is there twice. A paused topic, or everything, is in outbox topics
+is parked and paused is there twice. The reason of a parked key is of the time in SINCE,
+whatever has been done to the row meanwhile. A paused topic, or everything, is in outbox topics
 and outbox pause list.`,
 		Example: "  outbox keys list\n  outbox keys list --topic order-service.order.confirmed --code MESSAGE_TOO_LARGE\n  outbox keys list --limit 500 --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -95,6 +96,9 @@ func (a *app) printKeys(p operate.KeyPage, all bool, show shown) error {
 	}
 	if err := a.printKeyLines(p, show); err != nil {
 		return err
+	}
+	if len(p.Keys) > 0 {
+		fmt.Fprintln(a.stdout, "a parked key's reason is of the time in SINCE: when its row is mended, outbox keys unpark has it tried again")
 	}
 	if err := a.foot(p.Looks, "", p.Next); err != nil || len(p.Competing) == 0 {
 		return err
