@@ -18,7 +18,7 @@ func TestTheSignatureForAmazonIsTheOneOfItsRules(t *testing.T) {
 	credentials := AWSCredentials{AccessKeyID: "AKIDEXAMPLE", SecretAccessKey: "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", SessionToken: "a token/with+signs="}
 	s := &SASL{Mechanism: MechanismIAM, AWSFunc: func(context.Context) (AWSCredentials, error) { return credentials, nil }}
 	const host = "b-1.shop.abc123.c2.kafka.eu-west-1.amazonaws.com"
-	_, message, err := s.mechanism(Config{}).Authenticate(t.Context(), host+":9098")
+	_, message, err := s.mechanism(Config{}.withDefaults()).Authenticate(t.Context(), host+":9098")
 	if err != nil {
 		t.Fatal(err)
 	}

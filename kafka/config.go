@@ -68,7 +68,7 @@ type Config struct {
 	tlsFiles *tlsFiles
 	// tokens are shared by all copies; nil without OAuth.
 	tokens *tokens
-	// sent are the secrets that brokers were sent, shared by all copies; nil without SASL.
+	// sent are the secrets that brokers were sent, shared by all copies.
 	sent *secrets
 }
 
@@ -114,9 +114,7 @@ func (c Config) withTLS() Config {
 	if c.TLSConfig == nil && c.tlsFiles == nil && (c.TLS || c.TLSServerName != "") {
 		c.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.TLSServerName}
 	}
-	if c.SASL != nil {
-		c.sent = &secrets{}
-	}
+	c.sent = &secrets{}
 	if c.SASL != nil && c.SASL.OAuth != nil {
 		c.tokens = &tokens{oauth: *c.SASL.OAuth, now: c.now, trust: c.tlsFiles}
 	}

@@ -94,7 +94,7 @@ func (c *Consumer) leave(client *kgo.Client, net *network) {
 	ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
 	defer cancel()
 	if err := client.LeaveGroupContext(ctx); err != nil {
-		c.cfg.Logger.Warn("group not left: its partitions wait until the session has ended", "group", c.cfg.Group, "error", err)
+		c.cfg.Logger.Warn("group not left: its partitions wait until the session has ended", "group", c.cfg.Group, "error", c.cfg.sent.discreet(err))
 	}
 	if ctx.Err() != nil {
 		net.destroy()
@@ -171,8 +171,10 @@ func (c *Consumer) poll(ctx context.Context, client *kgo.Client) {
 			case errors.Is(err, context.Canceled):
 			case errors.Is(err, kerr.UnknownTopicID):
 				gone = append(gone, topic)
-			case said.due(err.Error()):
-				c.cfg.Logger.Warn("records not read", "topic", topic, "partition", partition, "error", err)
+			default:
+				if err = c.cfg.sent.discreet(err); said.due(err.Error()) {
+					c.cfg.Logger.Warn("records not read", "topic", topic, "partition", partition, "error", err)
+				}
 			}
 		})
 		fetches.EachPartition(func(p kgo.FetchTopicPartition) {

@@ -22,6 +22,7 @@ type consumerLog struct {
 	usual  *sender
 	large  *largeSender
 	logger *slog.Logger
+	sent   *secrets
 
 	mu sync.Mutex
 	// from is where the group goes on in each partition: behind what was read of it.
@@ -29,7 +30,7 @@ type consumerLog struct {
 }
 
 func newConsumerLog(c Config) *consumerLog {
-	return &consumerLog{usual: newSender(c), large: newLargeSender(c), logger: c.Logger, from: map[inbox.Partition]int64{}}
+	return &consumerLog{usual: newSender(c), large: newLargeSender(c), logger: c.Logger, sent: c.sent, from: map[inbox.Partition]int64{}}
 }
 
 // Pause implements [inbox.Log].
@@ -62,7 +63,7 @@ func (l *consumerLog) Commit(ctx context.Context, next map[inbox.Partition]int64
 	var errs []error
 	l.client.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, err error) {
 		if err != nil {
-			errs = append(errs, err)
+			errs = append(errs, l.sent.discreet(err))
 			return
 		}
 		for _, t := range resp.Topics {
@@ -86,9 +87,9 @@ func (l *consumerLog) Send(ctx context.Context, topic string, r *inbox.Record, h
 		record.Headers[i] = kgo.RecordHeader{Key: h.Key, Value: h.Value}
 	}
 	if isLarge(record) {
-		return l.large.send(ctx, record)
+		return l.sent.discreet(l.large.send(ctx, record))
 	}
-	return l.usual.send(ctx, record)
+	return l.sent.discreet(l.usual.send(ctx, record))
 }
 
 // begin notes where the group goes on.

@@ -47,7 +47,7 @@ func (c *Consumer) checkRead(ctx context.Context) (problems []error, err error) 
 	c.untilAnswered(ctx, func(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, c.cfg.produceTimeout()+c.cfg.requestOverhead())
 		defer cancel()
-		problems, err = readable(ctx, client, c.cfg.Topics)
+		problems, err = c.readable(ctx, client, c.cfg.Topics)
 		return err
 	})
 	c.warnOfLeft(ctx, client)
@@ -55,7 +55,7 @@ func (c *Consumer) checkRead(ctx context.Context) (problems []error, err error) 
 }
 
 // readable asks for the topics by name; the broker is told not to create any.
-func readable(ctx context.Context, client *kgo.Client, topics []string) (problems []error, err error) {
+func (c *Consumer) readable(ctx context.Context, client *kgo.Client, topics []string) (problems []error, err error) {
 	req := kmsg.NewPtrMetadataRequest()
 	req.IncludeTopicAuthorizedOperations = true
 	for _, name := range topics {
@@ -65,7 +65,7 @@ func readable(ctx context.Context, client *kgo.Client, topics []string) (problem
 	}
 	resp, err := req.RequestWith(ctx, client)
 	if err != nil {
-		return nil, fmt.Errorf("ask for topics: %w", err)
+		return nil, fmt.Errorf("ask for topics: %w", c.cfg.sent.discreet(err))
 	}
 	for i := range resp.Topics {
 		if t := &resp.Topics[i]; t.Topic != nil {

@@ -11,11 +11,12 @@ import (
 	"sync"
 	"unicode"
 
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// Who refuses a request may repeat it in the answer, with the password or the token that was in it. Whatever servers say on the way to an authentication passes through here
-// before anybody sees it.
+// Who refuses a request may repeat it in the answer, with the password or the token that was in it. Any request may be the first of a new connection, and fail by what the broker
+// says of its authentication. So whatever servers say passes through here before anybody sees it: every error of a client that is returned or logged.
 
 // masked is the text without the secrets, in whatever form a request has them.
 func masked(text string, secrets ...string) string {
@@ -70,8 +71,9 @@ func inBase64(text string) (forms []string) {
 }
 
 // oneLine is a text of somebody else's, shortened, without what would break a line or steer a terminal.
-func oneLine(text string) string {
-	const longest = 200
+func oneLine(text string) string { return shortened(text, 200) }
+
+func shortened(text string, longest int) string {
 	text = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(text, ""), func(r rune) bool {
 		return unicode.IsControl(r) || unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp)
 	}), " ")
@@ -91,7 +93,7 @@ func (e *discreetError) Error() string { return e.text }
 
 func (e *discreetError) Unwrap() error { return e.error }
 
-// secrets are those that were sent to brokers; all copies of a Config share them. nil has none, and keeps none.
+// secrets are those that were sent to brokers; all copies of a Config share them.
 type secrets struct {
 	mu sync.Mutex
 	// sent are the last ones.
@@ -103,9 +105,6 @@ const keptSecrets = 4
 
 // note keeps a secret that is about to be sent, and returns it.
 func (s *secrets) note(secret string) string {
-	if s == nil {
-		return secret
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if secret != "" && !slices.Contains(s.sent, secret) {
@@ -114,20 +113,44 @@ func (s *secrets) note(secret string) string {
 	return secret
 }
 
-// discreet is the error without secrets, and with what a broker has said in few words.
+// longestError is for an error that is not known to be a broker's words: longer than any that this side makes.
+const longestError = 1000
+
+// discreet is the error without secrets, and with what a broker has said in few words; nil stays nil. It is for the client's own errors, before words of ours are put behind them.
 func (s *secrets) discreet(err error) error {
-	var code *kerr.Error
-	if s == nil || !errors.As(err, &code) {
+	if err == nil || isA[*discreetError](err) {
 		return err
 	}
+	text := s.discreetText(err.Error())
+	if ours, said, found := brokersWords(err, text); found {
+		text = ours + oneLine(said)
+	} else {
+		text = shortened(text, longestError)
+	}
+	if text == err.Error() {
+		return err
+	}
+	return &discreetError{err, text}
+}
+
+// discreetText is the text without secrets.
+func (s *secrets) discreetText(text string) string {
 	s.mu.Lock()
 	sent := s.sent
 	s.mu.Unlock()
-	text := masked(err.Error(), sent...)
-	// The client appends the broker's words to those of the code.
-	ours, said, _ := strings.Cut(text, code.Error()+": ")
-	if said != "" {
-		text = ours + code.Error() + ": " + oneLine(said)
+	return masked(text, sent...)
+}
+
+// brokersWords cuts the text of an error in front of what the broker has said: the client appends it to the code and its description, and the client's admin to the code alone.
+func brokersWords(err error, text string) (ours, said string, found bool) {
+	var code *kerr.Error
+	if !errors.As(err, &code) {
+		return text, "", false
 	}
-	return &discreetError{err, text}
+	lead := code.Error() + ": "
+	if isA[*kadm.ErrAndMessage](err) {
+		lead = code.Message + ": "
+	}
+	ours, said, found = strings.Cut(text, lead)
+	return ours + lead, said, found
 }

@@ -13,9 +13,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/outbox-relay/outbox/inbox"
 )
 
 const oddSecret = "S3cr3t/with+odd=chars"
@@ -86,21 +91,99 @@ func TestAnAnswerThatIsNoHTTPTellsNobodyTheSecret(t *testing.T) {
 	}
 }
 
+// repeats has the cluster refuse every authentication, with the request in its answer.
+func repeats(c *kfake.Cluster) {
+	c.ControlKey(int16(kmsg.SASLAuthenticate), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		resp := req.ResponseKind().(*kmsg.SASLAuthenticateResponse)
+		resp.ErrorCode = kerr.SaslAuthenticationFailed.Code
+		said := "you sent " + string(req.(*kmsg.SASLAuthenticateRequest).SASLAuthBytes) + "\n\x1b[2J " + strings.Repeat("z", 100_000)
+		resp.ErrorMessage = &said
+		return resp, nil, true
+	})
+	takesTokens(c) // for its handshake
+}
+
+// Any request may be the first of a connection.
+func TestWhateverIsAskedOfABrokerThatRepeatsTheRequestTellsNobodyTheSecret(t *testing.T) {
+	t.Parallel()
+	c := fake(t)
+	repeats(c)
+	log := &guarded{}
+	cfg := Config{
+		Brokers: c.ListenAddrs(), SASL: &SASL{Mechanism: MechanismPlain, Username: "relay", Password: oddSecret, WithoutTLS: true},
+		Logger: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}
+	made := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	inspector, err := NewInspector(cfg)
+	made(err)
+	t.Cleanup(inspector.Close)
+	scratch, err := NewScratch(cfg)
+	made(err)
+	t.Cleanup(scratch.Close)
+	letters, err := NewLetters(cfg)
+	made(err)
+	t.Cleanup(letters.Close)
+	// What it is given is asked after a look at the brokers.
+	_ = letters.Open(testContext(t))
+	consumer, err := NewConsumer(&desk{}, ConsumerConfig{Config: cfg, Topics: []string{orders}})
+	made(err)
+	consumer.log.client = plainClient(t, cfg.Brokers, append(consumer.options(newNetwork(consumer.cfg.Config)), kgo.RecordRetries(0))...)
+	for what, ask := range map[string]func(context.Context) error{
+		"brokers":     func(ctx context.Context) error { return inspector.Brokers(ctx)[0].Err },
+		"topics":      func(ctx context.Context) error { _, err := inspector.Topics(ctx, []string{"t"}); return err },
+		"settings":    func(ctx context.Context) error { return inspector.settings(ctx, map[string]TopicState{"t": {}}) },
+		"producer id": inspector.MayProduce,
+		"quotas":      func(ctx context.Context) error { _, err := inspector.Quotas(ctx); return err },
+		"round trip":  func(ctx context.Context) error { _, err := scratch.RoundTrip(ctx); return err },
+		"create":      func(ctx context.Context) error { _, _, err := scratch.Create(ctx, "t"); return err },
+		"delete":      func(ctx context.Context) error { return scratch.Delete(ctx, "t") },
+		"names":       func(ctx context.Context) error { _, err := scratch.Names(ctx, "t"); return err },
+		"partitions":  func(ctx context.Context) error { _, err := letters.Partitions(ctx, "t"); return err },
+		"offsets":     func(ctx context.Context) error { _, err := letters.OffsetsFrom(ctx, "t", time.Now()); return err },
+		"targets":     func(ctx context.Context) error { _, err := letters.Targets(ctx, []string{"t"}); return err },
+		"purge": func(ctx context.Context) error {
+			_, err := letters.DeleteBefore(ctx, "t", map[int32]int64{0: 1})
+			return err
+		},
+		"consumer's topics": func(ctx context.Context) error {
+			_, err := consumer.readable(ctx, consumer.log.client, []string{orders})
+			return err
+		},
+		"commit": func(ctx context.Context) error {
+			return consumer.log.Commit(ctx, map[inbox.Partition]int64{{Topic: orders}: 1})
+		},
+		"send": func(ctx context.Context) error {
+			return consumer.log.Send(ctx, "t", &inbox.Record{Value: []byte("v")}, nil)
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			err := ask(testContext(t))
+			if text := fmt.Sprint(err); err == nil || strings.Contains(text, "S3cr3t") || len(text) > 600 || strings.ContainsAny(text, "\n\x1b") {
+				t.Errorf("%d bytes: %.700q", len(text), text)
+			}
+		})
+	}
+	t.Cleanup(func() {
+		if text := log.String(); strings.Contains(text, "S3cr3t") || strings.Contains(text, strings.Repeat("z", 1000)) {
+			t.Errorf("the log says %.2000s", text)
+		}
+	})
+}
+
 func TestABrokerThatRepeatsTheRequestTellsNobodyTheSecret(t *testing.T) {
 	t.Parallel()
 	for _, mechanism := range []string{MechanismPlain, MechanismOAuth} {
 		t.Run(mechanism, func(t *testing.T) {
 			t.Parallel()
 			c := fake(t)
-			c.ControlKey(int16(kmsg.SASLAuthenticate), func(req kmsg.Request) (kmsg.Response, error, bool) {
-				c.KeepControl()
-				resp := req.ResponseKind().(*kmsg.SASLAuthenticateResponse)
-				resp.ErrorCode = kerr.SaslAuthenticationFailed.Code
-				said := "you sent " + string(req.(*kmsg.SASLAuthenticateRequest).SASLAuthBytes) + "\n\x1b[2J " + strings.Repeat("z", 100_000)
-				resp.ErrorMessage = &said
-				return resp, nil, true
-			})
-			takesTokens(c) // for its handshake
+			repeats(c)
 			s := &SASL{Mechanism: mechanism, WithoutTLS: true}
 			if mechanism == MechanismPlain {
 				s.Username, s.Password = "relay", oddSecret

@@ -153,7 +153,7 @@ func (i *Inspector) Topics(ctx context.Context, names []string) (map[string]Topi
 	}
 	resp, err := req.RequestWith(ctx, i.client)
 	if err != nil {
-		return nil, fmt.Errorf("ask for topics: %w", err)
+		return nil, fmt.Errorf("ask for topics: %w", i.cfg.sent.discreet(err))
 	}
 	for n := range resp.Topics {
 		if t := &resp.Topics[n]; t.Topic != nil {
@@ -189,7 +189,7 @@ func (i *Inspector) settings(ctx context.Context, states map[string]TopicState) 
 	}
 	found, err := i.admin.DescribeTopicConfigs(ctx, names...)
 	if err != nil {
-		return fmt.Errorf("ask for topics' settings: %w", err)
+		return fmt.Errorf("ask for topics' settings: %w", i.cfg.sent.discreet(err))
 	}
 	for _, r := range found {
 		s, asked := states[r.Name]
@@ -217,7 +217,7 @@ func (i *Inspector) MayProduce(ctx context.Context) error {
 		err = kerr.ErrorForCode(resp.ErrorCode)
 	}
 	if err != nil {
-		return fmt.Errorf("ask for a producer id: %w", err)
+		return fmt.Errorf("ask for a producer id: %w", i.cfg.sent.discreet(err))
 	}
 	return nil
 }
@@ -241,7 +241,7 @@ func (i *Inspector) Quotas(ctx context.Context) (quotas []Quota, err error) {
 	for _, kind := range []string{"user", "client-id"} {
 		found, err := i.admin.DescribeClientQuotas(ctx, false, []kadm.DescribeClientQuotaComponent{{Type: kind, MatchType: kmsg.QuotasMatchTypeAny}})
 		if err != nil {
-			return nil, fmt.Errorf("ask for quotas: %w", err)
+			return nil, fmt.Errorf("ask for quotas: %w", i.cfg.sent.discreet(err))
 		}
 		for _, q := range found {
 			for _, v := range q.Values {

@@ -63,7 +63,7 @@ func (s *session) blameNamed(p *partition, failed []failure, named map[*item]str
 	for _, f := range failed {
 		it, key := f.item, f.item.event.Key()
 		if reason, ok := named[it]; ok {
-			it.named = namedError(it, f.err, reason)
+			it.named = namedError(it, f.err, shortened(s.cfg.sent.discreetText(reason), longestNamed))
 			stops[key] = struct{}{}
 		}
 		if _, ok := stops[key]; ok {

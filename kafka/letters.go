@@ -79,7 +79,7 @@ func (l *Letters) Partitions(ctx context.Context, topic string) ([]operate.Lette
 	if err != nil {
 		return nil, l.cfg.outageError("look at topics of", l.cfg.brokerList(), err)
 	}
-	if err := letterTopicError(topic, found[topic].Err); err != nil {
+	if err := l.topicError(topic, found[topic].Err); err != nil {
 		return nil, err
 	}
 	first, err := l.offsets(ctx, topic, l.admin.ListStartOffsets)
@@ -98,7 +98,7 @@ func (l *Letters) Partitions(ctx context.Context, topic string) ([]operate.Lette
 	return all, nil
 }
 
-func letterTopicError(topic string, err error) error {
+func (l *Letters) topicError(topic string, err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -107,7 +107,7 @@ func letterTopicError(topic string, err error) error {
 	case errors.Is(err, kerr.TopicAuthorizationFailed):
 		return operate.Refuse(operate.CodeForbidden, "topic %s: the user may not do this there: grant READ and DESCRIBE to look, WRITE on the original topics to redrive, DELETE to purge", topic)
 	}
-	return &operate.Error{Code: operate.CodeUnavailable, Text: "topic " + topic, Err: err}
+	return &operate.Error{Code: operate.CodeUnavailable, Text: "topic " + topic, Err: l.cfg.sent.discreet(err)}
 }
 
 func (l *Letters) offsets(ctx context.Context, topic string, list func(context.Context, ...string) (kadm.ListedOffsets, error)) (map[int32]int64, error) {
@@ -118,7 +118,7 @@ func (l *Letters) offsets(ctx context.Context, topic string, list func(context.C
 	offsets := map[int32]int64{}
 	for n, o := range listed[topic] {
 		if o.Err != nil {
-			return nil, letterTopicError(topic, fmt.Errorf("partition %d: %w", n, o.Err))
+			return nil, l.topicError(topic, fmt.Errorf("partition %d: %w", n, o.Err))
 		}
 		offsets[n] = o.Offset
 	}
@@ -168,9 +168,9 @@ func (l *Letters) DeleteBefore(ctx context.Context, topic string, offsets map[in
 		case !ok:
 			failed[n] = errors.New("Kafka did not answer for it: look again with outbox dlt list")
 		case errors.Is(answer.Err, kerr.PolicyViolation):
-			failed[n] = fmt.Errorf("Kafka deletes records of topics with cleanup.policy delete only: %w", answer.Err)
+			failed[n] = fmt.Errorf("Kafka deletes records of topics with cleanup.policy delete only: %w", l.cfg.sent.discreet(answer.Err))
 		case answer.Err != nil:
-			failed[n] = letterTopicError(topic, answer.Err)
+			failed[n] = l.topicError(topic, answer.Err)
 		}
 	}
 	return failed, nil

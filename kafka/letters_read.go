@@ -108,7 +108,7 @@ func (r *letterReading) poll(ctx context.Context) (kgo.Fetches, error) {
 			failed = r.letters.cfg.outageError("read from", r.letters.cfg.brokerList(), err)
 			return
 		}
-		failed = letterTopicError(topic, err)
+		failed = r.letters.topicError(topic, err)
 	})
 	return fetches, failed
 }

@@ -16,7 +16,7 @@ const repeatAfter = 30 * time.Second
 type clientLogger struct {
 	log *slog.Logger
 	now func() time.Time
-	// secrets are what must not be said; nil without any.
+	// secrets are what must not be said.
 	secrets *secrets
 
 	mu   sync.Mutex
@@ -35,12 +35,10 @@ func (l *clientLogger) Log(level kgo.LogLevel, msg string, keyvals ...any) {
 	if !l.due(msg) {
 		return
 	}
-	if l.secrets != nil {
-		keyvals = slices.Clone(keyvals)
-		for i, value := range keyvals {
-			if err, ok := value.(error); ok {
-				keyvals[i] = l.secrets.discreet(err)
-			}
+	keyvals = slices.Clone(keyvals)
+	for i, value := range keyvals {
+		if err, ok := value.(error); ok {
+			keyvals[i] = l.secrets.discreet(err)
 		}
 	}
 	if level == kgo.LogLevelError {

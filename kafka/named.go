@@ -22,8 +22,8 @@ import (
 const (
 	// namingLasts is how long names are looked for after a rejection.
 	namingLasts = 10 * time.Second
-	// longestNamed bounds the reason that a broker gives for one record.
-	longestNamed = 300
+	// longestNamed bounds the reason that a broker gives for one record, and keptNamed what is kept of it until it was made discreet: a secret must not be cut before.
+	longestNamed, keptNamed = 300, 4000
 )
 
 // naming is what brokers say of single records; it is shared by the sockets of a client.
@@ -200,7 +200,7 @@ func reasonsOf(p kmsg.ProduceResponseTopicPartition) []string {
 	for i, r := range p.ErrorRecords {
 		for _, text := range []*string{r.ErrorMessage, p.ErrorMessage} {
 			if text != nil && reasons[i] == "" {
-				reasons[i] = strings.ToValidUTF8((*text)[:min(len(*text), longestNamed)], "")
+				reasons[i] = strings.ToValidUTF8((*text)[:min(len(*text), keptNamed)], "")
 			}
 		}
 	}

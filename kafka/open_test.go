@@ -188,7 +188,7 @@ func TestTheClientRepeatsItselfToTheLogOnlyNowAndThen(t *testing.T) {
 	t.Parallel()
 	clock := newClock()
 	var log syncBuffer
-	l := newClientLogger(slog.New(slog.NewTextHandler(&log, nil)), clock.now, nil)
+	l := newClientLogger(slog.New(slog.NewTextHandler(&log, nil)), clock.now, &secrets{})
 	for range 100 {
 		l.Log(l.Level(), "unable to dial", "addr", "h:1")
 		l.Log(l.Level(), "another thing")

@@ -19,7 +19,7 @@ import (
 func rotate(t *testing.T, c *kfake.Cluster, mechanism, password string) {
 	t.Helper()
 	admin := &SASL{Mechanism: mechanism, Username: "admin", Password: "admin"}
-	cl := plainClient(t, c.ListenAddrs(), kgo.SASL(admin.mechanism(Config{})))
+	cl := plainClient(t, c.ListenAddrs(), kgo.SASL(admin.mechanism(Config{}.withDefaults())))
 	defer cl.Close()
 	named := kadm.ScramSha256
 	if mechanism == MechanismSCRAMSHA512 {

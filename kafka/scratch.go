@@ -54,7 +54,7 @@ func (s *Scratch) RoundTrip(ctx context.Context) (time.Duration, error) {
 	req.Topics = []kmsg.MetadataRequestTopic{}
 	began := time.Now()
 	if _, err := s.client.Request(ctx, req); err != nil {
-		return 0, err
+		return 0, s.cfg.sent.discreet(err)
 	}
 	return time.Since(began), nil
 }
@@ -64,7 +64,7 @@ func (s *Scratch) Create(ctx context.Context, name string) (partitions, replicas
 	spec := s.cfg.CreateTopics
 	made, err := s.admin.CreateTopic(ctx, orBrokerDefault[int32](spec.Partitions), orBrokerDefault[int16](spec.Replication), nil, name)
 	if err != nil {
-		return 0, 0, fmt.Errorf("create topic %s: %w%s", name, err, scratchAdvice(err, "CREATE"))
+		return 0, 0, fmt.Errorf("create topic %s: %w%s", name, s.cfg.sent.discreet(err), scratchAdvice(err, "CREATE"))
 	}
 	return int(made.NumPartitions), int(made.ReplicationFactor), nil
 }
@@ -79,7 +79,7 @@ func IsNotMade(err error) bool {
 func (s *Scratch) Delete(ctx context.Context, name string) error {
 	_, err := s.admin.DeleteTopic(ctx, name)
 	if err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) {
-		return fmt.Errorf("delete topic %s: %w%s", name, err, scratchAdvice(err, "DELETE"))
+		return fmt.Errorf("delete topic %s: %w%s", name, s.cfg.sent.discreet(err), scratchAdvice(err, "DELETE"))
 	}
 	return nil
 }
@@ -88,7 +88,7 @@ func (s *Scratch) Delete(ctx context.Context, name string) error {
 func (s *Scratch) Names(ctx context.Context, prefix string) ([]string, error) {
 	listed, err := s.admin.ListTopics(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("list topics: %w", err)
+		return nil, fmt.Errorf("list topics: %w", s.cfg.sent.discreet(err))
 	}
 	names := slices.DeleteFunc(listed.Names(), func(name string) bool { return !strings.HasPrefix(name, prefix) })
 	slices.Sort(names)

@@ -297,7 +297,7 @@ func (s *session) fail(it *item, err error) {
 	default:
 		s.cfg.Logger.Error("kafka producer given up", "topic", it.topic.name, "partition", it.part.id,
 			"code", codeOf(err, codeUnexpected), "note", rule(err).advice)
-		s.kill(fmt.Errorf("give up the client after partition %d of topic %s: %w", it.part.id, it.topic.name, err))
+		s.kill(fmt.Errorf("give up the client after partition %d of topic %s: %w", it.part.id, it.topic.name, s.cfg.sent.discreet(err)))
 	}
 }
 

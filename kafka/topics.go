@@ -123,7 +123,7 @@ func (s *session) lookOnce() bool {
 	for portion := range slices.Chunk(names, lookPortion) {
 		found, err := s.lookAt(s.ctx, portion)
 		if err != nil {
-			s.cfg.Logger.Debug("look at kafka topics", "error", err)
+			s.cfg.Logger.Debug("look at kafka topics", "error", s.cfg.sent.discreet(err))
 			return false
 		}
 		s.take(found)
