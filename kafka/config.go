@@ -70,6 +70,8 @@ type Config struct {
 	tokens *tokens
 	// sent are the secrets that brokers were sent, shared by all copies.
 	sent *secrets
+	// throttle is what quotas have cost, shared by all copies.
+	throttle *throttling
 }
 
 // TopicSpec is how topics are made.
@@ -114,7 +116,7 @@ func (c Config) withTLS() Config {
 	if c.TLSConfig == nil && c.tlsFiles == nil && (c.TLS || c.TLSServerName != "") {
 		c.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.TLSServerName}
 	}
-	c.sent = &secrets{}
+	c.sent, c.throttle = &secrets{}, &throttling{log: c.Logger, now: c.now}
 	if c.SASL != nil && c.SASL.OAuth != nil {
 		c.tokens = &tokens{oauth: *c.SASL.OAuth, now: c.now, trust: c.tlsFiles}
 	}

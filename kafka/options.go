@@ -41,6 +41,7 @@ func clientOptions(c Config, n *network) []kgo.Opt {
 		kgo.UnknownTopicRetries(4),
 		kgo.MaxBufferedRecords(maxBuffered),
 		kgo.DisableClientMetrics(),
+		kgo.WithHooks(c.throttle),
 		kgo.WithLogger(newClientLogger(c.Logger, c.now, c.sent)),
 	}
 	if c.SASL != nil {

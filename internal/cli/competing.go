@@ -37,7 +37,7 @@ func (p *part) wireCompeting(log *slog.Logger) (*sourceRelay, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sourceRelay{Engine: engine, source: source, settled: p.retention, password: p.password, cfg: &p.cfg, retention: p.retention}, nil
+	return &sourceRelay{Engine: engine, source: source, settled: p.retention, password: p.password, cfg: &p.cfg, throttled: publisher.Throttled, retention: p.retention}, nil
 }
 
 // scopedBy is the setting that has aggregates parked; "" when none does.

@@ -19,7 +19,7 @@ type collector struct {
 	retention retentionMetrics
 	measures  measureMetrics
 
-	ready, pending, oldest, published, errors, parked, lanes, inFlight, held, heldKeys, unsettled, sinceAck, dead, delayed, paused, settled *prometheus.Desc
+	ready, pending, oldest, published, errors, parked, lanes, inFlight, held, heldKeys, unsettled, sinceAck, dead, delayed, paused, settled, throttled *prometheus.Desc
 }
 
 func newCollector(relays *relayFleet) *collector {
@@ -45,13 +45,14 @@ func newCollector(relays *relayFleet) *collector {
 		dead:      desc("dead_events_total", "Events that this relay has moved to outbox.dead_event by policy."),
 		delayed:   desc("delayed_keys", "Keys that wait for the next attempt with an event that has failed."),
 		settled:   desc("oldest_settled_age_seconds", "Age of the oldest settled event that is still there, as far as the lowest ids tell; 0 when they tell nothing."),
+		throttled: desc("throttled_seconds_total", "Seconds for which brokers have had this relay wait because a quota is exceeded; at the same time counts once."),
 		paused:    desc("paused", "What operators have paused: the source itself, topics and keys.", "scope"),
 	}
 }
 
 // Describe is of prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range slices.Concat([]*prometheus.Desc{c.ready, c.pending, c.oldest, c.published, c.errors, c.parked, c.lanes, c.inFlight, c.held, c.heldKeys, c.unsettled, c.sinceAck, c.dead, c.delayed, c.paused, c.settled}, c.retention.all(), c.measures.all()) {
+	for _, d := range slices.Concat([]*prometheus.Desc{c.ready, c.pending, c.oldest, c.published, c.errors, c.parked, c.lanes, c.inFlight, c.held, c.heldKeys, c.unsettled, c.sinceAck, c.dead, c.delayed, c.paused, c.settled, c.throttled}, c.retention.all(), c.measures.all()) {
 		ch <- d
 	}
 }
@@ -86,6 +87,9 @@ func (c *collector) collect(ch chan<- prometheus.Metric, s sourceState) {
 	metric(c.sinceAck, prometheus.GaugeValue, stats.Silent.Seconds())
 	metric(c.dead, prometheus.CounterValue, float64(stats.Dead))
 	metric(c.delayed, prometheus.GaugeValue, float64(stats.DelayedKeys))
+	if s.Engine.throttled != nil {
+		metric(c.throttled, prometheus.CounterValue, s.Engine.throttled().Seconds())
+	}
 	for class, n := range stats.Errors {
 		metric(c.errors, prometheus.CounterValue, float64(n), class.String())
 	}

@@ -39,6 +39,8 @@ type sourceRelay struct {
 	password string
 	// cfg says by what the source's settings were made.
 	cfg *config.Source
+	// throttled is how long brokers have had its publisher wait; nil where nobody asks.
+	throttled func() time.Duration
 	// retention deletes what is old beside the relay; nil where nothing of the kind runs.
 	retention *retention.Retention
 }
@@ -203,7 +205,7 @@ func (p *part) wire(log *slog.Logger) (*sourceRelay, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &sourceRelay{Engine: engine, source: source, settled: p.retention, password: p.password, cfg: &p.cfg, retention: p.retention}, nil
+	return &sourceRelay{Engine: engine, source: source, settled: p.retention, password: p.password, cfg: &p.cfg, throttled: publisher.Throttled, retention: p.retention}, nil
 }
 
 func (p *part) postgres(log *slog.Logger) postgres.Config {
