@@ -80,11 +80,18 @@ func (f *tlsFiles) check() error {
 	if isA[*bounded.SilentError](err) {
 		err = fmt.Errorf("TLS files: %w: the mount of one of them hangs: %s", err, strings.Join(slices.DeleteFunc([]string{f.ca, f.cert, f.key}, isEmpty), ", "))
 	}
-	if err == nil {
-		f.again = bounded.NewAgain(cfg, filesLimit, f.read)
+	if err != nil {
+		return &FilesError{err}
 	}
-	return err
+	f.again = bounded.NewAgain(cfg, filesLimit, f.read)
+	return nil
 }
+
+// FilesError tells that files of TLS cannot be used: one is missing, is something else, or has expired.
+type FilesError struct{ error }
+
+// Unwrap returns why.
+func (e *FilesError) Unwrap() error { return e.error }
 
 func isEmpty(s string) bool { return s == "" }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -17,6 +19,8 @@ import (
 // doctorFlags are the settings of the relay that is to work, as it has them.
 type doctorFlags struct {
 	chosenSource
+	// of is the source, as soon as it was read.
+	of   *config.Source
 	json bool
 }
 
@@ -40,6 +44,9 @@ look at, and why. Give it the settings of the relay, to learn whether that may d
 it has to; where that authenticates at Kafka, the rules (ACLs) that it needs are
 printed as commands. Without brokers it looks at the database only.
 
+A database that is not reached, and files that lead to Kafka and cannot be used, such as
+a certificate that has expired, are findings like others: the rest is looked at.
+
 It ends with 1 where something is wrong, or where what no relay works without could not
 be looked at, and with 0 where there are warnings alone.`,
 		Example:     "  outbox doctor\n  outbox doctor --table orders.outbox_event --json\n  outbox doctor --config outbox.yaml --source billing",
@@ -61,15 +68,18 @@ func (a *app) runDoctor(cmd *cobra.Command, f *doctorFlags) error {
 		return settingsError(cmd, err)
 	}
 	defer closeSoon(pool)
-	cfg := doctor.Config{Pool: pool, Table: db.table}
-	if cfg.Kafka, err = f.kafka(cmd.Context(), a); err != nil {
+	cfg := doctor.Config{Pool: pool, Table: db.table, Explain: a.explained}
+	k, err := f.kafka(cmd.Context(), a)
+	if err != nil && (!isOfFiles(err) || cmd.Context().Err() != nil) {
 		return settingsError(cmd, err)
 	}
-	if cfg.Kafka == nil {
+	cfg.Kafka, cfg.UnusableKafka = k, err
+	if k == nil {
 		cfg.WithoutKafka = "no brokers are named: set KAFKA_BROKERS, or --brokers"
 	} else {
-		defer cfg.Kafka.Inspector.Close()
+		defer k.Inspector.Close()
 	}
+	cfg.Exposed = a.exposedSecrets(db.of, f.of)
 	report, err := doctor.Examine(cmd.Context(), cfg)
 	if err != nil {
 		return err
@@ -85,6 +95,59 @@ func (a *app) runDoctor(cmd *cobra.Command, f *doctorFlags) error {
 	return err
 }
 
+// isOfFiles tells that settings are as they should be, and the files are not that they name: certificates, keys and secrets.
+func isOfFiles(err error) bool {
+	switch e := err.(type) { //nolint:errorlint // each error of several is looked at, whatever they are wrapped by
+	case *kafka.FilesError, *config.SecretError:
+		return true
+	case interface{ Unwrap() []error }:
+		return !slices.ContainsFunc(e.Unwrap(), func(one error) bool { return !isOfFiles(one) })
+	case interface{ Unwrap() error }:
+		return isOfFiles(e.Unwrap())
+	}
+	return false
+}
+
+// explained is an error as the program would end with it: what it is, and the hint.
+func (a *app) explained(err error) (text, mend string) {
+	text, mend, _ = strings.Cut(explain(placed(err, a.password)).Error(), "\n  hint: ")
+	return text, mend
+}
+
+// exposedSecrets are the files of the sources' secrets that others may read; nil where there are no such files.
+func (a *app) exposedSecrets(sources ...*config.Source) (exposed []doctor.ExposedFile) {
+	var files []config.SecretFile
+	for _, s := range sources {
+		if s != nil {
+			files = append(files, s.SecretFiles()...)
+		}
+	}
+	if path, found := strings.CutPrefix(a.password, passwordFile); found {
+		files = append(files, config.SecretFile{Name: "PostgreSQL's password file", Path: homely(a.env, path)})
+	}
+	for i, file := range files {
+		info, err := os.Stat(file.Path)
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		if exposed == nil {
+			exposed = []doctor.ExposedFile{}
+		}
+		if isExposed(info) && !slices.ContainsFunc(files[:i], func(before config.SecretFile) bool { return before.Path == file.Path }) {
+			exposed = append(exposed, doctor.ExposedFile{Name: file.Name, Path: file.Path, Mode: info.Mode()})
+		}
+	}
+	return exposed
+}
+
+// homely is a path with the home of the user written out.
+func homely(env environment, path string) string {
+	if rest, found := strings.CutPrefix(path, "~/"); found {
+		return filepath.Join(env["HOME"], rest)
+	}
+	return path
+}
+
 // kafka is the cluster of the source; nil when no brokers are named.
 func (f *doctorFlags) kafka(ctx context.Context, a *app) (*doctor.Kafka, error) {
 	cfg, err := config.Load(ctx, f.settings, config.Environment(a.env))
@@ -96,6 +159,7 @@ func (f *doctorFlags) kafka(ctx context.Context, a *app) (*doctor.Kafka, error) 
 	if err != nil {
 		return nil, err
 	}
+	f.of = source
 	p := &part{cfg: *source}
 	policies, err := p.policies()
 	if err != nil {

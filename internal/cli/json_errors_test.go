@@ -79,12 +79,12 @@ SELECT gen_random_uuid(), 'Order', i::text, 'order.placed.v1', '{}', 'shop.order
 	}
 }
 
-// Every command that prints JSON, and connects, calls a database that cannot be reached by the same code.
+// Every command that prints JSON, and connects, calls a database that cannot be reached by the same code. For the doctor it is a finding: it has brokers to look at.
 func TestAnUnreachableDatabaseIsUnavailableToEveryCommand(t *testing.T) {
 	t.Parallel()
 	env := []string{"DATABASE_URL=postgres://me@127.0.0.1:1/shop", "KAFKA_BROKERS=127.0.0.1:1"}
 	visit(t, func(cmd *cobra.Command) {
-		if cmd.Flags().Lookup("json") == nil || cmd.Name() == "version" || cmd.Name() == "demo" || cmd.Parent().Name() == "config" {
+		if cmd.Flags().Lookup("json") == nil || cmd.Name() == "version" || cmd.Name() == "demo" || cmd.Name() == "doctor" || cmd.Parent().Name() == "config" {
 			return
 		}
 		name := strings.TrimPrefix(cmd.CommandPath(), "outbox ")

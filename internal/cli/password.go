@@ -79,8 +79,11 @@ func (t target) passwordPlace(env environment, cfg *pgxpool.Config) string {
 	case t.parameter(env, "service") != "":
 		return "the service file or the password file"
 	}
-	return "the password file " + cmp.Or(t.parameter(env, "passfile"), "~/.pgpass")
+	return passwordFile + cmp.Or(t.parameter(env, "passfile"), "~/.pgpass")
 }
+
+// passwordFile stands in front of the name of the driver's own.
+const passwordFile = "the password file "
 
 // checkCommand refuses a command that cannot be run, or that stands beside a password.
 func (t target) checkCommand() error {

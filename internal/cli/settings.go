@@ -23,6 +23,8 @@ type database struct {
 	table string
 	// file and source name one of the sources that a relay's file lists.
 	file, source string
+	// of is the source, as soon as it was read.
+	of *config.Source
 }
 
 func (d *database) flags(cmd *cobra.Command) {
@@ -47,6 +49,7 @@ func (d *database) pool(ctx context.Context, a *app, cmd *cobra.Command) (*pgxpo
 	if err != nil {
 		return nil, err
 	}
+	d.of = source
 	pool, password, err := a.poolOf(ctx, cmd, source)
 	d.table, a.password = source.Table, password
 	return pool, err

@@ -1,9 +1,11 @@
 package config
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -50,8 +52,17 @@ func secretIn(path string, content []byte) (Secret, error) {
 
 // putFile reads a secret from its file.
 func (l layer) putFile(ctx context.Context, s Setting, path string, o origin) error {
-	return l.judged(s, l.readSecret(ctx, s, path, o))
+	if err := l.judged(s, l.readSecret(ctx, s, path, o)); err != nil {
+		return &SecretError{err}
+	}
+	return nil
 }
+
+// SecretError tells that the file of a secret cannot be used.
+type SecretError struct{ error }
+
+// Unwrap returns why.
+func (e *SecretError) Unwrap() error { return e.error }
 
 func (l layer) readSecret(ctx context.Context, s Setting, path string, o origin) error {
 	if path == "" {
@@ -88,3 +99,25 @@ func rotating(path string, last Secret) func() Secret {
 // that does not come from a file, or from one that can be read but once, such as a pipe. A file that cannot be read, such as one that is just being replaced, or that does not answer within two seconds, counts as unchanged:
 // what was read last may still be right, and who refuses it says so. It may be called from any goroutine.
 func (s *Source) Rotating(key string) func() Secret { return s.origins[key].rotating }
+
+// SecretFile is a file that holds a secret.
+type SecretFile struct {
+	// Name is where the file is named, and Path is the file.
+	Name, Path string
+}
+
+// SecretFiles are the files that the source's secrets were read from, and the key of its client certificate for Kafka, by their paths.
+func (s *Source) SecretFiles() (files []SecretFile) {
+	for _, o := range s.origins {
+		if o.path != "" {
+			files = append(files, SecretFile{o.name, o.path})
+		}
+	}
+	if s.TLSKey != "" {
+		files = append(files, SecretFile{s.Named("tls-key"), s.TLSKey})
+	}
+	slices.SortFunc(files, func(a, b SecretFile) int {
+		return cmp.Or(strings.Compare(a.Path, b.Path), strings.Compare(a.Name, b.Name))
+	})
+	return files
+}

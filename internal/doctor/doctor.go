@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"time"
 
@@ -86,9 +87,14 @@ type Config struct {
 	Pool *pgxpool.Pool
 	// Table has the form of [migrate.Config].
 	Table string
-	// Kafka is what the events go to; nil where that is not known, and WithoutKafka says why.
-	Kafka        *Kafka
-	WithoutKafka string
+	// Kafka is what the events go to; nil where that is not known, and WithoutKafka says why, or UnusableKafka where the files that lead there cannot be used.
+	Kafka         *Kafka
+	WithoutKafka  string
+	UnusableKafka error
+	// Exposed are files with secrets that others may read; nil where no file has any.
+	Exposed []ExposedFile
+	// Explain says in words what an error is, and what mends it. Default: its text.
+	Explain func(error) (text, mend string)
 	// Checkups says from where on something of the database is worth a word.
 	Checkups checkup.Config
 	// Limit is how long each look may take. Default: 5 s.
@@ -98,25 +104,79 @@ type Config struct {
 // defaultLimit is long enough for any look that does not hang.
 const defaultLimit = 5 * time.Second
 
-// Examine looks at the database and at the brokers. It ends early, with an error, where there is no database to be reached; whatever else cannot be looked at
-// is in the report, with the reason. No look takes longer than its limit, and a database that leaves several without an answer is not asked any more.
+// ExposedFile is a file with a secret that others than its owner may read or change.
+type ExposedFile struct {
+	// Name is where the file is named, and Path is the file.
+	Name, Path string
+	Mode       fs.FileMode
+}
+
+// Examine looks at the database and at the brokers, at each of them also where the other cannot be used. It ends early, with an error, where there is no database to be
+// reached and no cluster is known; whatever else cannot be looked at is in the report, with the reason. No look takes longer than its limit, and a database that leaves several
+// without an answer is not asked any more.
 func Examine(ctx context.Context, cfg Config) (Report, error) {
 	cfg.Limit = cmp.Or(cfg.Limit, defaultLimit)
-	r := Report{Findings: []Finding{}, Sound: []string{}, LookedAt: []string{"database"}, NotLookedAt: []Unseen{}, ACLs: []string{}}
+	r := Report{Findings: []Finding{}, Sound: []string{}, LookedAt: []string{}, NotLookedAt: []Unseen{}, ACLs: []string{}}
 	db := database{Report: &r, cfg: cfg}
-	if err := db.examine(ctx); err != nil {
-		return r, err
+	err := db.examine(ctx)
+	switch {
+	case ctx.Err() != nil, err != nil && cfg.Kafka == nil && cfg.UnusableKafka == nil:
+		return r, cmp.Or(ctx.Err(), err)
+	case err != nil:
+		db.unusable(err)
+	default:
+		r.LookedAt = append(r.LookedAt, "database")
 	}
-	if cfg.Kafka == nil {
+	switch {
+	case cfg.UnusableKafka != nil:
+		r.unusableKafka(cfg)
+	case cfg.Kafka == nil:
 		r.NotLookedAt = append(r.NotLookedAt, Unseen{What: "kafka", Why: cfg.WithoutKafka})
-	} else {
+	default:
 		r.LookedAt = append(r.LookedAt, "kafka")
 		r.kafka(ctx, cfg, db.without)
+	}
+	if cfg.Exposed != nil {
+		r.add("no secret's file can be read by others", exposed(cfg.Exposed))
 	}
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return rank(a) - rank(b) })
 	r.Ready = !slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity == Error }) &&
 		!slices.ContainsFunc(r.NotLookedAt, func(u Unseen) bool { return u.Vital })
 	return r, ctx.Err()
+}
+
+// unusable takes down that the database cannot be looked at, or no further.
+func (d *database) unusable(err error) {
+	const why = "the database cannot be used"
+	text, mend := d.cfg.explain(err)
+	d.Findings = append(d.Findings, Finding{Code: "database-unusable", Severity: Error, Text: text, Why: "no relay works without its database", Mend: mend})
+	d.NotLookedAt = append(d.NotLookedAt, Unseen{What: "database", Why: why, Vital: true})
+	d.without = why
+}
+
+// unusableKafka takes down that what leads to the cluster cannot be used.
+func (r *Report) unusableKafka(cfg Config) {
+	text, mend := cfg.explain(cfg.UnusableKafka)
+	r.Findings = append(r.Findings, Finding{Code: "kafka-unusable", Severity: Error, Text: text, Why: "a relay with these settings does not start", Mend: mend})
+	r.NotLookedAt = append(r.NotLookedAt, Unseen{What: "kafka", Why: "its settings cannot be used", Vital: true})
+}
+
+func (c Config) explain(err error) (text, mend string) {
+	if c.Explain == nil {
+		return err.Error(), ""
+	}
+	return c.Explain(err)
+}
+
+func exposed(files []ExposedFile) (found []Finding) {
+	for _, f := range files {
+		found = append(found, Finding{
+			Code: "secret-exposed", Severity: Warning, Text: fmt.Sprintf("%s, of %s, can be read or changed by others than its owner (mode %04o)", f.Path, f.Name, f.Mode.Perm()),
+			Why:  "who reads it can do there what the relay may do",
+			Mend: "chmod 600 " + advice.Word(f.Path) + "; of a secret of Kubernetes: defaultMode: 0440, with fsGroup",
+		})
+	}
+	return found
 }
 
 func rank(f Finding) int {
