@@ -200,8 +200,11 @@ func (c *Consumer) startOver(client *kgo.Client, gone []string) {
 	gone = slices.Compact(gone)
 	c.cfg.Logger.Error("topics were deleted: what was not handled of them is lost; they are read from their start when they are there again", "topics", gone)
 	// What is known of the old ones must not be committed of the new ones.
-	c.runner.Lose(c.log.forget(gone))
+	known := c.log.forget(gone)
+	c.runner.Lose(known)
 	client.PurgeTopicsFromConsuming(gone...)
+	// With the brokers' assignment no callback tells of them, and what was paused would stay so.
+	client.ResumeFetchPartitions(byTopic(known))
 	client.AddConsumeTopics(gone...)
 }
 

@@ -204,45 +204,48 @@ func TestADeadLetterTopicThatIsMadeAgainTakesLetters(t *testing.T) {
 // A key of the old topic that was stuck stops nothing of the new one.
 func TestAPartitionThatWasPausedIsReadWhenItsTopicIsMadeAgain(t *testing.T) {
 	t.Parallel()
-	brokers := fake(t, kfake.SeedTopics(2, orders)).ListenAddrs()
-	d := &desk{handle: func(r *inbox.Record) error {
-		if string(r.Value) == "stuck" {
-			return errors.New("no such account")
-		}
-		return nil
-	}}
-	into := func(partition int32, n int, value string) {
-		t.Helper()
-		client := plainClient(t, brokers, kgo.RecordPartitioner(kgo.ManualPartitioner()))
-		for i := range n {
-			if err := client.ProduceSync(testContext(t), &kgo.Record{Topic: orders, Partition: partition, Key: fmt.Append(nil, value, i), Value: []byte(value)}).FirstErr(); err != nil {
+	for name, nextGen := range map[string]bool{"members assign": false, "brokers assign": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			brokers := fake(t, kfake.SeedTopics(2, orders)).ListenAddrs()
+			d := &desk{handle: func(r *inbox.Record) error {
+				if string(r.Value) == "stuck" {
+					return errors.New("no such account")
+				}
+				return nil
+			}}
+			into := func(partition int32, n int, value string) {
+				t.Helper()
+				client := plainClient(t, brokers, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+				for i := range n {
+					if err := client.ProduceSync(testContext(t), &kgo.Record{Topic: orders, Partition: partition, Key: fmt.Append(nil, value, i), Value: []byte(value)}).FirstErr(); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			into(0, 1, "stuck")
+			into(0, 150, "old")
+			into(1, 5, "old")
+			said := &await.Journal{}
+			c, _ := consume(t, d, ConsumerConfig{
+				Config: Config{Brokers: brokers, Logger: slog.New(slog.NewTextHandler(said, nil))}, Topics: []string{orders}, NextGen: nextGen,
+				Run: inbox.RunnerConfig{MaxUncommitted: 100, Retry: inbox.Retry{Backoff: time.Millisecond, MaxBackoff: 20 * time.Millisecond}},
+			})
+			paused := func() bool { return len(c.log.client.PauseFetchPartitions(nil)[orders]) > 0 }
+			eventually(t, "the partition to be paused", func() bool { return c.Stats().Failures > 20 && paused() })
+			admin := kadm.NewClient(plainClient(t, brokers))
+			if _, err := admin.DeleteTopic(testContext(t), orders); err != nil {
 				t.Fatal(err)
 			}
-		}
+			if _, err := admin.CreateTopic(testContext(t), 2, 1, nil, orders); err != nil {
+				t.Fatal(err)
+			}
+			into(0, 20, "new")
+			into(1, 10, "new")
+			eventually(t, "the consumer to notice", func() bool { return said.Says("topics were deleted") })
+			eventually(t, "the new records", func() bool { return committed(t, brokers, "desk") == 30 })
+		})
 	}
-	into(0, 1, "stuck")
-	into(0, 150, "old")
-	into(1, 5, "old")
-	said := &await.Journal{}
-	c, _ := consume(t, d, ConsumerConfig{
-		Config: Config{Brokers: brokers, Logger: slog.New(slog.NewTextHandler(said, nil))}, Topics: []string{orders},
-		Run: inbox.RunnerConfig{MaxUncommitted: 100, Retry: inbox.Retry{Backoff: time.Millisecond, MaxBackoff: 20 * time.Millisecond}},
-	})
-	paused := func() bool { return len(c.log.client.PauseFetchPartitions(nil)[orders]) > 0 }
-	eventually(t, "the partition to be paused", func() bool { return c.Stats().Failures > 20 && paused() })
-	admin := kadm.NewClient(plainClient(t, brokers))
-	if _, err := admin.DeleteTopic(testContext(t), orders); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := admin.CreateTopic(testContext(t), 2, 1, nil, orders); err != nil {
-		t.Fatal(err)
-	}
-	into(0, 20, "new")
-	into(1, 10, "new")
-	var before int
-	eventually(t, "the consumer to notice", func() bool { before = d.handled(); return said.Says("topics were deleted") })
-	eventually(t, "the new records", func() bool { return committed(t, brokers, "desk") == 30 })
-	t.Logf("%d of the old ones were handled", before)
 }
 
 // The group has nothing left to do behind the end of a transaction, and nothing is missing when that is removed while no member is there.

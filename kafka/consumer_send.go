@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// sendTimeout bounds one try at sending a record on.
+// sendTimeout bounds one try at sending a record on. One whose answer may be on its way is waited for, so that it is not sent twice.
 const sendTimeout = 30 * time.Second
 
 // sender sends records on by a client of its own, made when it is needed, and made anew when a topic was: a client that has known the old one never sends to the new one.
