@@ -30,7 +30,7 @@ type Store struct {
 // The embedded operator has methods of the same names, which return what they know to a relay's own programs.
 var _ operate.Lookups = (*Store)(nil)
 
-// NewStore returns the store of the table in cfg; nothing else of cfg is used. It connects to nothing yet.
+// NewStore returns the store of the table in cfg, as [NewOperator] does. It connects to nothing yet.
 func NewStore(pool *pgxpool.Pool, cfg Config) (*Store, error) {
 	o, err := NewOperator(pool, cfg)
 	if err != nil {
@@ -40,6 +40,7 @@ func NewStore(pool *pgxpool.Pool, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.Logger = o.log
 	return &Store{Operator: o, Pruner: p, db: o.db, windows: defaultWindows, now: time.Now}, nil
 }
 

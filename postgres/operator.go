@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -28,18 +29,19 @@ const (
 // pool and holds nothing open between calls.
 type Operator struct {
 	db    pg.Access
+	log   *slog.Logger
 	every time.Duration
 	// size is how many requests the last batch took that it carried out itself; 0 before the first. What was too much once is not tried again and again.
 	size atomic.Int64
 }
 
-// NewOperator returns the operators' side of the table in cfg; nothing else of cfg is used. It connects to nothing yet.
+// NewOperator returns the operators' side of the table in cfg; of cfg its Logger is used besides, for what a call waits for. It connects to nothing yet.
 func NewOperator(pool *pgxpool.Pool, cfg Config) (*Operator, error) {
 	db, err := pg.NewAccess(pool, cfg.Table)
 	if err != nil {
 		return nil, err
 	}
-	return &Operator{db: db, every: awaitEvery}, nil
+	return &Operator{db: db, log: cmp.Or(cfg.Logger, slog.Default()), every: awaitEvery}, nil
 }
 
 // Status returns all that is known of the source. It counts to 1,000,000 and gives up after 10 s.

@@ -45,7 +45,14 @@ func (o *Operator) SetLanes(ctx context.Context, n int) error {
 	if err != nil {
 		return err
 	}
-	err = pg.InTx(ctx, o.db, func(ctx context.Context, tx pgx.Tx) error { return setLanes(ctx, tx, row, n) })
+	err = pg.InTx(ctx, o.db, func(ctx context.Context, tx pgx.Tx) error {
+		done, err := o.sayWaits(ctx, tx, "set the lanes")
+		if err != nil {
+			return err
+		}
+		defer done()
+		return setLanes(ctx, tx, row, n)
+	})
 	if pg.Code(err) == "42501" {
 		return pg.Misconfigured(fmt.Errorf("set the lanes of %s: %w; it needs the rights with which outbox migrate up was run", o.db.Table, err))
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"log/slog"
 	"os/user"
 
 	"github.com/spf13/cobra"
@@ -16,7 +17,7 @@ func (a *app) service(cmd *cobra.Command, db *database) (service *operate.Servic
 	if err != nil {
 		return nil, nil, settingsError(cmd, err)
 	}
-	store, err := postgres.NewStore(pool, postgres.Config{Table: db.table})
+	store, err := postgres.NewStore(pool, postgres.Config{Table: db.table, Logger: a.logger(a.remarks(), slog.LevelWarn)})
 	if err == nil {
 		service, err = operate.New(store, nil, operate.Config{})
 	}

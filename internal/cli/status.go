@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,7 +66,7 @@ func (a *app) operator(cmd *cobra.Command, db *database) (operator *postgres.Ope
 	if err != nil {
 		return nil, nil, settingsError(cmd, err)
 	}
-	operator, err = postgres.NewOperator(pool, postgres.Config{Table: db.table})
+	operator, err = postgres.NewOperator(pool, postgres.Config{Table: db.table, Logger: a.logger(a.remarks(), slog.LevelWarn)})
 	if err != nil {
 		closeSoon(pool)
 		return nil, nil, &configError{err}

@@ -37,7 +37,10 @@ func (o *Pruner) exclude(ctx context.Context, row pg.Source, wait time.Duration)
 		return nil, fmt.Errorf("connect for the lock of the partitions: %w", err)
 	}
 	e := &exclusion{conn: conn}
-	if err := e.take(ctx, row, wait); err != nil {
+	say := func(h pg.LockHolder) {
+		o.Logger.Warn("waiting for another run that changes the partitions", "table", row.Table.String(), "locked_by", h.String(), "within", wait.String())
+	}
+	if err := e.take(ctx, row, wait, say); err != nil {
 		e.release(ctx)
 		return nil, err
 	}
@@ -46,16 +49,22 @@ func (o *Pruner) exclude(ctx context.Context, row pg.Source, wait time.Duration)
 
 // take asks again and again, each time in a transaction of its own, instead of waiting in the server: a statement that waits has a snapshot, and detaching waits for those; and a
 // transaction keeps a connection of a pooler, which the run that is waited for may need.
-func (e *exclusion) take(ctx context.Context, row pg.Source, wait time.Duration) error {
+// say is told once who is waited for.
+func (e *exclusion) take(ctx context.Context, row pg.Source, wait time.Duration, say func(pg.LockHolder)) error {
 	tick := time.NewTicker(exclusionLook)
 	defer tick.Stop()
-	for end := time.After(wait); ; {
+	said := false
+	for began, end := time.Now(), time.After(wait); ; {
 		got, err := e.try(ctx, row)
 		if err != nil {
 			return fmt.Errorf("lock the partitions: %w", err)
 		}
 		if got {
 			return nil
+		}
+		if !said && time.Since(began) >= pg.QuietWait {
+			said = true
+			say(e.holder(ctx, row))
 		}
 		select {
 		case <-ctx.Done():
@@ -83,6 +92,13 @@ func (e *exclusion) try(ctx context.Context, row pg.Source) (got bool, err error
 	}
 	e.tx = tx
 	return true, nil
+}
+
+// holder looks who has the lock.
+func (e *exclusion) holder(ctx context.Context, row pg.Source) pg.LockHolder {
+	return pg.ReadLockHolder(ctx, e.conn, `SELECT l.pid FROM pg_locks l
+WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.classid::bigint = ($1::bigint >> 32) & 4294967295 AND l.objid::bigint = $1::bigint & 4294967295
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) LIMIT 1`, partitionLock(row.ID))
 }
 
 // check tells that the lock is still held: the server gives it to others when this connection is gone.

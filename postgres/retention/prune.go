@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -50,7 +51,11 @@ func sleep(ctx context.Context, d time.Duration) {
 }
 
 // Pruner deletes what is old when it is told to, and tells what a table holds. It is [operate.Pruner] over a pool, and holds nothing open between calls.
-type Pruner struct{ db pg.Access }
+type Pruner struct {
+	db pg.Access
+	// Logger is told whom a call waits for. It may be set before the first one.
+	Logger *slog.Logger
+}
 
 // NewPruner returns the pruner of a table, named as in the relay's configuration. It connects to nothing yet.
 func NewPruner(pool *pgxpool.Pool, table string) (*Pruner, error) {
@@ -58,7 +63,7 @@ func NewPruner(pool *pgxpool.Pool, table string) (*Pruner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Pruner{db}, nil
+	return &Pruner{db, slog.Default()}, nil
 }
 
 // Prune implements [operate.Pruner].

@@ -128,6 +128,7 @@ func New(pool *pgxpool.Pool, cfg Config) (*Retention, error) {
 	if err != nil {
 		return nil, err
 	}
+	pruner.Logger = cfg.Logger
 	return &Retention{
 		cfg: cfg, log: cfg.Logger, pruner: pruner, me: retainer{uuid.New(), cfg.Name},
 		now: time.Now, pause: sleep, ahead: func() time.Duration { return 0 },
