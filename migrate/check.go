@@ -25,23 +25,36 @@ func Check(ctx context.Context, q Querier, t Table) ([]Difference, error) {
 
 // missingTable looks for the table under another name first: a new one would hide the events that are in it. Its index keeps its name.
 func missingTable(ctx context.Context, q Querier, t Table) ([]Difference, error) {
-	renamed := Table{Schema: t.Schema}
-	err := q.QueryRow(ctx, `SELECT c.relname FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_class c ON c.oid = i.indrelid
-			JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'published_at'
-		WHERE n.nspname = $1 AND x.relname = $2 AND c.relkind IN ('r', 'p')`, pgx.QueryExecModeExec, t.Schema, t.IndexName()).Scan(&renamed.Name)
+	renamed, err := renamedTo(ctx, q, t)
+	if err != nil {
+		return nil, err
+	}
 	d := Difference{Severity: Error, Code: tableMissing, Text: fmt.Sprintf("there is no table %s", t)}
-	switch {
-	case errors.Is(err, pgx.ErrNoRows):
+	if renamed == (Table{}) {
 		s := settings{table: t}
 		d.Mend = s.createTable() + s.createIndex()
-	case err != nil:
-		return nil, fmt.Errorf("look for table %s under another name: %w", t, err)
-	default:
+	} else {
 		d.Text += fmt.Sprintf(": it was renamed to %s, which has its index %s, and its events", renamed, quoteUnlessPlain(t.IndexName()))
-		d = d.carefully(gently(fmt.Sprintf("ALTER TABLE %s RENAME TO %s;", renamed.SQL(), quote(t.Name))),
+		d = d.carefully(gently(renameBack(renamed, t)),
 			"Writers that know the new name fail from then on. Where the new name is meant, nothing needs to be mended here: give the relay that name.")
 	}
 	return []Difference{d}, nil
+}
+
+// renamedTo returns what a table that is not there is called now; the zero Table when nothing tells. One that is renamed keeps its index.
+func renamedTo(ctx context.Context, q Querier, t Table) (now Table, err error) {
+	err = q.QueryRow(ctx, `SELECT n.nspname, c.relname FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_class c ON c.oid = i.indrelid
+			JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'published_at'
+		WHERE n.nspname = $1 AND x.relname = $2 AND c.relname <> $3 AND c.relkind IN ('r', 'p')`, pgx.QueryExecModeExec, t.Schema, t.IndexName(), t.Name).Scan(&now.Schema, &now.Name)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return Table{}, fmt.Errorf("look for table %s under another name: %w", t, err)
+	}
+	return now, nil
+}
+
+// renameBack is the statement that gives a table its old name again.
+func renameBack(now, old Table) string {
+	return fmt.Sprintf("ALTER TABLE %s RENAME TO %s;", now.SQL(), quote(old.Name))
 }
 
 func (f *facts) differences() []Difference {

@@ -128,20 +128,20 @@ func (f *facts) checkPartialIndex() []Difference {
 		d.Code = "unpublished-index-invalid"
 		d.Text = fmt.Sprintf("index %s.%s is invalid, for its making was broken off: it is kept up by every write and used by nobody", broken.schema, broken.name)
 		if f.kind == "p" {
-			return []Difference{d.carefully(gently(f.drop(broken), f.createPartial()), beingMade, f.reads("nobody reads or writes it"))}
+			return []Difference{d.carefully(gently(f.drop(broken), f.createPartial(f.concurrently())), beingMade, f.reads("nobody reads or writes it"))}
 		}
-		return []Difference{d.carefully(f.drop(broken)+"\n"+f.createPartial(), beingMade)}
+		return []Difference{d.carefully(f.drop(broken)+"\n"+f.createPartial(f.concurrently()), beingMade)}
 	}
 	if f.kind == "p" {
-		return []Difference{d.carefully(gently(f.createPartial()), f.reads("nobody writes it"))}
+		return []Difference{d.carefully(gently(f.createPartial(f.concurrently())), f.reads("nobody writes it"))}
 	}
-	d.Mend = f.createPartial()
+	d.Mend = f.createPartial(f.concurrently())
 	return []Difference{d}
 }
 
-// createPartial lets the traffic go on where PostgreSQL can: not for a partitioned table.
-func (f *facts) createPartial() string {
-	return fmt.Sprintf("CREATE INDEX%s %s ON %s (id) WHERE published_at IS NULL;", f.concurrently(), quote(f.partialName()), f.table.SQL())
+// createPartial makes the index of what is unpublished. With [facts.concurrently] it lets the traffic go on.
+func (f *facts) createPartial(how string) string {
+	return fmt.Sprintf("CREATE INDEX%s %s ON %s (id) WHERE published_at IS NULL;", how, quote(f.partialName()), f.table.SQL())
 }
 
 // partialName is the usual name, or the next that is free: a table that was renamed keeps it. That of an index that is to be dropped first is free.
@@ -158,6 +158,7 @@ func (f *facts) drop(i indexFacts) string {
 	return "DROP INDEX" + f.concurrently() + " " + i.SQL() + ";"
 }
 
+// concurrently is where PostgreSQL can: not for a partitioned table.
 func (f *facts) concurrently() string {
 	if f.kind == "p" {
 		return ""

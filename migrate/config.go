@@ -3,6 +3,7 @@ package migrate
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -38,6 +39,10 @@ type Config struct {
 	Delete bool
 	// Restore gives the role the right to put dead events back: to insert rows, which a relay needs for nothing else.
 	Restore bool
+	// NewTable makes a new table also where one that was renamed holds events that are not published. Without it that is refused: nobody would read them.
+	NewTable bool
+	// Waiting, unless nil, is told once, in a sentence, of what keeps a step waiting for longer than a second.
+	Waiting func(what string)
 	// LockTimeout is how long a step waits for a lock that traffic holds, before it lets the traffic pass and tries again; 0 is
 	// DefaultLockTimeout. Nobody queues behind a step for longer.
 	LockTimeout time.Duration
@@ -62,6 +67,7 @@ func (c Config) withDefaults() Config {
 // check returns all that is wrong at once.
 func (c Config) check() (settings, error) {
 	c = c.withDefaults()
+	c.Waiting = once(c.Waiting)
 	table, err := ParseTable(c.Table)
 	errs := []error{err}
 	if table.Schema == stateSchema {
@@ -81,6 +87,15 @@ func (c Config) check() (settings, error) {
 		errs = append(errs, fmt.Errorf("lock timeout %s: want 1ms or more", c.LockTimeout))
 	}
 	return settings{c, table}, errors.Join(errs...)
+}
+
+// once passes on the first call.
+func once(say func(string)) func(string) {
+	if say == nil {
+		return func(string) {}
+	}
+	var said sync.Once
+	return func(what string) { said.Do(func() { say(what) }) }
 }
 
 // newLanes and newDelivery are what a source gets when it is made.

@@ -5,6 +5,9 @@ import (
 	"fmt"
 )
 
+// AdvisoryLock orders all who migrate.
+const AdvisoryLock int64 = advisoryLock
+
 // UpWith brings the schema outbox to a version that this program does not know, by more migrations behind its own.
 func UpWith(ctx context.Context, c Conn, texts ...string) error {
 	s, err := Config{}.check()

@@ -22,6 +22,8 @@ type Source struct {
 	CreatedAt time.Time
 	// Gone tells that its table is not in the database any more.
 	Gone bool
+	// Renamed is what a table that is gone is called now; the zero Table when it is there, or was dropped.
+	Renamed Table
 }
 
 // sources returns the registered ones, oldest first.
@@ -35,10 +37,30 @@ FROM outbox.source s ORDER BY s.created_at, s.id`,
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Source, err error) {
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (s Source, err error) {
 		err = row.Scan(&s.ID, &s.Table.Schema, &s.Table.Name, &s.Lanes, &s.Delivery, &s.CreatedAt, &s.Gone)
 		return s, err
 	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		if !all[i].Gone {
+			continue
+		}
+		if all[i].Renamed, err = renamedTo(ctx, q, all[i].Table); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// RenameBack is the statement that gives the table its name again; "" unless it was renamed.
+func (s Source) RenameBack() string {
+	if s.Renamed == (Table{}) {
+		return ""
+	}
+	return renameBack(s.Renamed, s.Table)
 }
 
 // upSource registers the table unless it is registered.

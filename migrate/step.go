@@ -30,6 +30,7 @@ func (s settings) step(ctx context.Context, c Conn, f func(pgx.Tx) error) error 
 		if !worthAnotherTry(err) {
 			return err
 		}
+		s.Waiting(fmt.Sprintf("other transactions keep a lock that this needs (%v): it is tried again, up to %d times", err, stepTries))
 		if try == stepTries {
 			return fmt.Errorf("%w; other transactions kept a lock through %d tries of %s each: end the long ones, or migrate at a quieter time",
 				err, try, s.LockTimeout)
@@ -44,6 +45,9 @@ func (s settings) step(ctx context.Context, c Conn, f func(pgx.Tx) error) error 
 // reading an old snapshot.
 func (s settings) tryStep(ctx context.Context, c Conn, f func(pgx.Tx) error) error {
 	return pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite}, func(tx pgx.Tx) error {
+		if err := s.awaitOthers(ctx, tx); err != nil {
+			return err
+		}
 		// Others who migrate are waited for however long they take; the timeout is for the locks of traffic only.
 		sql := fmt.Sprintf("SET LOCAL statement_timeout = 0; SET LOCAL lock_timeout = 0; SELECT pg_advisory_xact_lock(%d); SET LOCAL lock_timeout = %d",
 			int64(advisoryLock), s.LockTimeout.Milliseconds())
@@ -52,6 +56,42 @@ func (s settings) tryStep(ctx context.Context, c Conn, f func(pgx.Tx) error) err
 		}
 		return f(tx)
 	})
+}
+
+const (
+	// quietWait is for how long others who migrate are waited for without a word.
+	quietWait = time.Second
+	// quietLook is how often it is looked whether they have ended meanwhile.
+	quietLook = 100 * time.Millisecond
+)
+
+// awaitOthers returns with the advisory lock, or when it has said who has it.
+func (s settings) awaitOthers(ctx context.Context, tx pgx.Tx) error {
+	for range quietWait / quietLook {
+		var got bool
+		err := tx.QueryRow(ctx, `SELECT pg_try_advisory_xact_lock($1)`, pgx.QueryExecModeExec, int64(advisoryLock)).Scan(&got)
+		if err != nil || got {
+			return err
+		}
+		if err := pause(ctx, quietLook); err != nil {
+			return err
+		}
+	}
+	var pid int32
+	var application, since string
+	err := tx.QueryRow(ctx, `
+SELECT l.pid, coalesce(a.application_name, ''), coalesce(date_trunc('second', clock_timestamp() - a.xact_start)::text, '')
+FROM pg_locks l LEFT JOIN pg_stat_activity a ON a.pid = l.pid
+WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 1 AND l.classid::bigint = $1::bigint >> 32 AND l.objid::bigint = $1::bigint & 4294967295
+  AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database()) LIMIT 1`, pgx.QueryExecModeExec, int64(advisoryLock)).Scan(&pid, &application, &since)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows): // it has ended in this moment
+	case err != nil:
+		return fmt.Errorf("look who migrates: %w", err)
+	default:
+		s.Waiting(fmt.Sprintf("somebody else migrates this database: process %d of the server, application %q, in a transaction for %s; this goes on when that ends", pid, application, since))
+	}
+	return nil
 }
 
 func worthAnotherTry(err error) bool {

@@ -26,6 +26,8 @@ type Result struct {
 	SourceCreated bool
 	// Differences are those of an existing table. In a Result without an error they are warnings.
 	Differences []Difference
+	// Renamed is what the table before is called now, beside which a new one was made; the zero Table when there was none.
+	Renamed Table
 }
 
 // Up makes whatever is missing: the schema outbox, the outbox table with its partial index, and the source's row with its lanes. It may
@@ -86,7 +88,7 @@ func (s settings) refuse(ctx context.Context, c Conn, all []Migration, r *Result
 func (s settings) checkExisting(ctx context.Context, q Querier, r *Result) error {
 	f, err := readFacts(ctx, q, s.table)
 	if errors.Is(err, errNoRelation) {
-		return nil
+		return s.checkRenamed(ctx, q, r)
 	}
 	if err != nil {
 		return err
@@ -96,6 +98,28 @@ func (s settings) checkExisting(ctx context.Context, q Querier, r *Result) error
 		r.Differences = append(r.Differences, f.checkHeaders()...)
 	}
 	return refusal(s.table, r.Differences)
+}
+
+// checkRenamed refuses a new table that would hide the events of the one before, which was renamed: no relay reads them any more. One that has run dry hides nothing.
+func (s settings) checkRenamed(ctx context.Context, q Querier, r *Result) error {
+	renamed, err := renamedTo(ctx, q, s.table)
+	if err != nil || renamed == (Table{}) {
+		return err
+	}
+	r.Renamed = renamed
+	if s.NewTable {
+		return nil
+	}
+	var waits bool
+	err = q.QueryRow(ctx, `SELECT EXISTS (SELECT FROM `+renamed.SQL()+` WHERE published_at IS NULL)`, pgx.QueryExecModeExec).Scan(&waits)
+	if err != nil {
+		return fmt.Errorf("the table was renamed to %s; look whether that holds events which are not published: %w", renamed, err)
+	}
+	if waits {
+		return fmt.Errorf("it was renamed to %s, which holds events that are not published, and a new table would leave them there: give it its name back (%s), "+
+			"or relay it under the new one (%s), or agree to a new table beside it by --new-table", renamed, renameBack(renamed, s.table), upCommand(renamed))
+	}
+	return nil
 }
 
 // upState brings the schema outbox to the newest version, each migration in a transaction of its own.
@@ -172,8 +196,15 @@ func (s settings) upTable(ctx context.Context, tx pgx.Tx, r *Result) error {
 	if err := createSchema(ctx, tx, s.table.Schema); err != nil {
 		return fmt.Errorf("make the schema %s: %w", s.table.Schema, err)
 	}
-	if _, err := tx.Exec(ctx, s.createTable()+s.createIndex()); err != nil {
+	if _, err := tx.Exec(ctx, s.createTable()); err != nil {
 		return fmt.Errorf("make the table: %w", err)
+	}
+	f, err := readFacts(ctx, tx, s.table)
+	if err != nil {
+		return fmt.Errorf("look for a free name of the index: %w", err)
+	}
+	if _, err := tx.Exec(ctx, f.createPartial("")); err != nil {
+		return fmt.Errorf("make the index: %w", err)
 	}
 	return nil
 }

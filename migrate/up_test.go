@@ -3,6 +3,7 @@ package migrate_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -277,4 +278,64 @@ func connectAs(t *testing.T, db *pgtest.DB, role string) *pgx.Conn {
 	c := db.Conn(t)
 	mustExec(t, c, "SET SESSION AUTHORIZATION "+role)
 	return c
+}
+
+func TestANewTableDoesNotHideTheEventsOfOneThatWasRenamed(t *testing.T) {
+	t.Parallel()
+	c := pgtest.New(t, pgtest.Empty).Conn(t)
+	mustUp(t, c, migrate.Config{})
+	mustExec(t, c, `ALTER TABLE outbox_event RENAME TO "old events"`)
+	old := migrate.Table{Schema: "public", Name: "old events"}
+	st, err := migrate.GetStatus(t.Context(), c, migrate.Config{})
+	if err != nil || len(st.Sources) != 1 || !st.Sources[0].Gone || st.Sources[0].Renamed != old {
+		t.Errorf("the sources are %+v, %v; want one that was renamed to %s", st.Sources, err, old)
+	}
+	mustExec(t, c, `INSERT INTO "old events" (event_id, aggregate_type, aggregate_id, event_type, payload, topic, partition_key)
+		VALUES (gen_random_uuid(), 'order', '1', 'e', '{}', 't', 'k')`)
+	_, err = migrate.Up(t.Context(), c, migrate.Config{})
+	if err == nil || !strings.Contains(err.Error(), "it was renamed to "+old.String()) || !strings.Contains(err.Error(), `ALTER TABLE "public"."old events" RENAME TO`) {
+		t.Fatalf("beside a table with events: %v", err)
+	}
+	if n := scan[int](t, c, "SELECT count(*) FROM pg_class WHERE relname = 'outbox_event'"); n != 0 {
+		t.Error("a refused migration has made a table")
+	}
+	mustExec(t, c, `UPDATE "old events" SET published_at = now()`)
+	if r := mustUp(t, c, migrate.Config{}); !r.TableCreated || r.Renamed != old {
+		t.Errorf("beside a table that has run dry it did %+v", r)
+	}
+	if ds := mustCheck(t, c, "outbox_event"); ds != nil {
+		t.Errorf("the new table, whose index's name is taken, differs from the contract: %v", ds)
+	}
+	mustExec(t, c, `DROP TABLE outbox_event; UPDATE "old events" SET published_at = NULL`)
+	if r := mustUp(t, c, migrate.Config{NewTable: true}); !r.TableCreated || r.Renamed != old {
+		t.Errorf("with agreement it did %+v", r)
+	}
+}
+
+func TestWhoeverMigratesAtTheSameTimeIsNamed(t *testing.T) {
+	t.Parallel()
+	db := pgtest.New(t, pgtest.Empty)
+	other := db.Conn(t)
+	mustExec(t, other, "SET application_name = 'the other one'")
+	tx, err := other.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), "SELECT pg_advisory_xact_lock($1)", migrate.AdvisoryLock); err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	r, err := migrate.Up(t.Context(), db.Conn(t), migrate.Config{Waiting: func(what string) {
+		said = append(said, what)
+		if err := tx.Rollback(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}})
+	if err != nil || !r.TableCreated {
+		t.Fatalf("the migration did %+v, %v", r, err)
+	}
+	pid := fmt.Sprintf("process %d of", other.PgConn().PID())
+	if len(said) != 1 || !strings.Contains(said[0], pid) || !strings.Contains(said[0], `"the other one"`) {
+		t.Errorf("said %q, want once %q and its application", said, pid)
+	}
 }

@@ -52,7 +52,10 @@ func (a *app) migrateUp() *cobra.Command {
 		Use:   "up",
 		Short: "Make what is missing",
 		Long: `up makes what is missing, and may be run again and by many processes at once. It
-needs the rights of the table's owner, and to create the schema outbox.`,
+needs the rights of the table's owner, and to create the schema outbox.
+
+Where a table of that name was renamed and holds events that are not published, it
+makes no new one beside it, unless --new-table says so.`,
 		Example: "  outbox migrate up\n  outbox migrate up --table orders.outbox_event --lanes 16",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := a.refuse(cmd, []check{f.checkLanes(cmd)}); err != nil {
@@ -60,6 +63,7 @@ needs the rights of the table's owner, and to create the schema outbox.`,
 			}
 			return a.withConn(cmd, &f.database, func(c *pgx.Conn) error {
 				f.cfg.Table = f.table
+				f.cfg.Waiting = func(what string) { fmt.Fprintf(a.stderr, "waiting: %s\n", printable(what)) }
 				result, err := migrate.Up(cmd.Context(), c, f.cfg)
 				if pg, ok := errors.AsType[*pgconn.PgError](err); ok && pg.Code == insufficientPrivilege {
 					err = &configError{&operate.Error{Code: operate.CodeForbidden, Text: hinted(err, "connect as the owner of the table, who may create the schema outbox: GRANT CREATE ON DATABASE … lets a role do that").Error()}}
@@ -74,6 +78,7 @@ needs the rights of the table's owner, and to create the schema outbox.`,
 	f.database.flags(cmd)
 	f.lanesFlag(cmd)
 	cmd.Flags().BoolVar(&f.cfg.Headers, "headers", false, "give a new table the optional column headers")
+	cmd.Flags().BoolVar(&f.cfg.NewTable, "new-table", false, "make a new table although one that was renamed holds unpublished events")
 	return cmd
 }
 
@@ -83,6 +88,9 @@ func (a *app) printResult(r migrate.Result) error {
 	}
 	if r.TableCreated {
 		fmt.Fprintf(a.stdout, "created   table %s with its partial index\n", r.Table)
+	}
+	if r.Renamed != (migrate.Table{}) {
+		fmt.Fprintf(a.stdout, "warning   the table that was called so is %s now: no relay of %s reads what is in it\n", r.Renamed, r.Table)
 	}
 	if r.SourceCreated {
 		fmt.Fprintf(a.stdout, "created   source %s with %s\n", r.Source, plural(r.Lanes, "lane"))
@@ -168,6 +176,9 @@ func (a *app) printMigrateStatus(s migrate.Status) error {
 		gone := ""
 		if source.Gone {
 			gone = "; its table is GONE, dropped or renamed"
+			if source.Renamed != (migrate.Table{}) {
+				gone = fmt.Sprintf("; its table is GONE, it was renamed to %s", source.Renamed)
+			}
 		}
 		fmt.Fprintf(a.stdout, "source    %s: %s, %s%s\n", source.Table, plural(source.Lanes, "lane"), source.Delivery, gone)
 	}

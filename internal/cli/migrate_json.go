@@ -23,15 +23,20 @@ type sourceObject struct {
 	Table    string `json:"table"`
 	Lanes    int    `json:"lanes"`
 	Delivery string `json:"delivery"`
-	// Gone tells that the table was dropped or renamed.
-	Gone bool `json:"gone"`
+	// Gone tells that the table was dropped or renamed; Renamed is what it is called now.
+	Gone    bool   `json:"gone"`
+	Renamed string `json:"renamed,omitempty"`
 }
 
 // encodeMigrateStatus ends with an error where a relay could not work, as the text does.
 func (a *app) encodeMigrateStatus(s migrate.Status) error {
 	o := migrateStatusObject{Table: s.Table.String(), Ready: s.Err() == nil, Applied: texts(s.Applied), Pending: texts(s.Pending), Differences: texts(s.Differences), Sources: []sourceObject{}}
 	for _, source := range s.Sources {
-		o.Sources = append(o.Sources, sourceObject{source.Table.String(), source.Lanes, fmt.Sprint(source.Delivery), source.Gone})
+		object := sourceObject{Table: source.Table.String(), Lanes: source.Lanes, Delivery: fmt.Sprint(source.Delivery), Gone: source.Gone}
+		if source.Renamed != (migrate.Table{}) {
+			object.Renamed = source.Renamed.String()
+		}
+		o.Sources = append(o.Sources, object)
 	}
 	if err := s.Err(); err != nil {
 		o.Problem = err.Error()

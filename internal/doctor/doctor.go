@@ -212,22 +212,48 @@ func ofStatus(s migrate.Status) (found []Finding) {
 		found = append(found, Finding{Code: "migrations-pending", Severity: Error, Text: fmt.Sprintf("migrations of the schema outbox that are not applied: %d, the first is %s", n, s.Pending[0]),
 			Why: "the relay does not start before they are", Mend: up})
 	}
-	for _, d := range s.Differences {
-		severity := Warning
-		if d.Severity == migrate.Error {
-			severity = Error
-		}
-		found = append(found, Finding{Code: d.Code, Severity: severity, Text: d.Text, Mend: d.Mend, MendSQL: d.Mend != "" && !d.Careful})
-	}
+	found = append(found, ofDifferences(s.Differences)...)
 	if len(s.Pending) == 0 && s.Source == nil {
 		found = append(found, Finding{Code: "source-missing", Severity: Error, Text: fmt.Sprintf("%s is not registered as a source", s.Table),
 			Why: "nobody publishes its events", Mend: up})
 	}
 	for _, source := range s.Sources {
 		if source.Gone {
-			found = append(found, Finding{Code: "source-gone", Severity: Warning, Text: fmt.Sprintf("the table of the source %s is gone: dropped or renamed", source.Table),
-				Why: "a relay of it cannot start"})
+			found = append(found, ofGone(source))
 		}
 	}
 	return found
+}
+
+func ofDifferences(ds []migrate.Difference) (found []Finding) {
+	for _, d := range ds {
+		severity := Warning
+		if d.Severity == migrate.Error {
+			severity = Error
+		}
+		found = append(found, Finding{Code: d.Code, Severity: severity, Text: d.Text, Mend: d.Mend, MendSQL: d.Mend != "" && !d.Careful})
+	}
+	return found
+}
+
+// columns compares the table alone with what this program needs: that needs no right.
+func columns(ctx context.Context, pool *pgxpool.Pool, table string) ([]Finding, error) {
+	t, err := migrate.ParseTable(table)
+	if err != nil {
+		return nil, err
+	}
+	ds, err := migrate.Check(ctx, pool, t)
+	return ofDifferences(ds), err
+}
+
+// ofGone names the table that was renamed. Giving it its name back breaks writers that know the new one, so that the statement is not marked as one to run as it is.
+func ofGone(source migrate.Source) Finding {
+	f := Finding{Code: "source-gone", Severity: Warning, Text: fmt.Sprintf("the table of the source %s is gone: dropped, or renamed together with its index", source.Table), Why: "a relay of it cannot start"}
+	if source.Renamed != (migrate.Table{}) {
+		f.Text = fmt.Sprintf("the table of the source %s was renamed to %s", source.Table, source.Renamed)
+		f.Why = "a relay of the old name cannot start, and nobody publishes what is in the table; outbox migrate up would not take it along"
+		f.Mend = fmt.Sprintf("-- Writers that know the new name fail from then on.\n%s\n-- Where the new name is meant, run instead, and give the relay that name: outbox migrate up --table %s",
+			source.RenameBack(), advice.Word(source.Renamed.String()))
+	}
+	return f
 }

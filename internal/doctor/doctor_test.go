@@ -140,6 +140,14 @@ func TestMissingRightsAreAFindingWithTheOneCommandThatGivesThem(t *testing.T) {
 	if got := vitals(r); !slices.Equal(got, []string{schemaSubject}) {
 		t.Errorf("not seen of what matters: %q", got)
 	}
+	if why := r.NotLookedAt[0].Why; !strings.Contains(why, "may not read the schema outbox") {
+		t.Errorf("the reason is %q", why)
+	}
+	do("ALTER TABLE outbox_event RENAME COLUMN topic TO topics")
+	if got := codes(examine(t, address)); !slices.Contains(got, "rights-missing") || !slices.Contains(got, "column-missing") {
+		t.Errorf("with a column that is called otherwise: %v", got)
+	}
+	do("ALTER TABLE outbox_event RENAME COLUMN topics TO topic")
 	for _, want := range []string{"the role " + role + " lacks rights: ", "USAGE on SCHEMA outbox", `SELECT on "public"."outbox_event"`, `UPDATE (published_at) on "public"."outbox_event"`,
 		"DELETE on outbox.dead_event", "UPDATE (outcome) on outbox.request", `SELECT on SEQUENCE "public"."outbox_event_id_seq"`} {
 		if !strings.Contains(r.Findings[0].Text, want) {

@@ -45,6 +45,7 @@ func TestWhatIsFoundGoesAwayByWhatIsPrinted(t *testing.T) {
 	}{
 		"a table that was dropped":              {broken: []string{"DROP TABLE outbox_event"}, code: "table-missing"},
 		"a table that was renamed":              {broken: []string{"ALTER TABLE outbox_event RENAME TO outbox_old"}, code: "table-missing", asked: true},
+		"a source whose table was renamed":      {broken: []string{"ALTER TABLE outbox_event RENAME TO outbox_old"}, code: "source-gone", asked: true},
 		"an index whose name is taken":          {broken: []string{"DROP INDEX ix_outbox_event_unpublished", "CREATE TABLE other (i int)", "CREATE INDEX ix_outbox_event_unpublished ON other (i)"}, code: "unpublished-index-missing"},
 		"columns without a length":              {broken: []string{"ALTER TABLE outbox_event ALTER topic TYPE varchar, ALTER event_type TYPE varchar"}, code: "column-type"},
 		"an index that an ORM sync dropped":     {broken: []string{"DROP INDEX ix_outbox_event_unpublished"}, code: "unpublished-index-missing"},

@@ -21,6 +21,8 @@ type UnknownTableError struct {
 	Table, Where string
 	// There tells that the database has the table, Registered that it has the source.
 	There, Registered bool
+	// Renamed is what a table that is not there any more is called now; "" when nothing tells.
+	Renamed string
 	// Sources are the tables of all sources of this database, in alphabetical order; nil when there are none, or when they cannot be read.
 	Sources []string
 }
@@ -31,6 +33,9 @@ func (e *UnknownTableError) Error() string {
 	switch {
 	case e.There:
 		return fmt.Sprintf("the table is there, and not registered as an outbox, in %s; run: %s", e.Where, up)
+	case e.Renamed != "":
+		return fmt.Sprintf("there is no such table any more in %s: it was renamed to %s; give it its name back, or relay it under the new one (run outbox migrate up --table %s first)",
+			e.Where, e.Renamed, advice.Word(e.Renamed))
 	case e.Registered:
 		return fmt.Sprintf("there is no such table any more in %s: it was registered as an outbox, and was dropped or renamed since; run: %s", e.Where, up)
 	case len(e.Sources) > 0:
@@ -42,8 +47,16 @@ func (e *UnknownTableError) Error() string {
 // UnknownTable looks at what there is instead of the table. What cannot be found out is left out.
 func UnknownTable(ctx context.Context, q Querier, table Table) error {
 	e := &UnknownTableError{Table: table.String(), Where: whereabouts(ctx, q)}
-	// Without an answer to the first question nothing is there to be denied; without one to the second there is no schema outbox, or no right to read it.
+	// Without an answer to the first question nothing is there to be denied; without one to the last there is no schema outbox, or no right to read it.
 	_ = q.QueryRow(ctx, `SELECT EXISTS (`+TableSQL+`)`, table.Schema, table.Name).Scan(&e.There)
+	var renamed string
+	// A table that is renamed keeps its index.
+	if err := q.QueryRow(ctx, `
+SELECT c.relname FROM pg_index i JOIN pg_class x ON x.oid = i.indexrelid JOIN pg_class c ON c.oid = i.indrelid
+JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'published_at'
+WHERE n.nspname = $1 AND x.relname = 'ix_' || $2::text || '_unpublished' AND c.relname <> $2 AND c.relkind IN ('r', 'p')`, table.Schema, table.Name).Scan(&renamed); err == nil {
+		e.Renamed = Table{table.Schema, renamed}.String()
+	}
 	rows, err := q.Query(ctx, `SELECT table_schema, table_name FROM outbox.source ORDER BY table_schema, table_name`)
 	if err != nil {
 		return Misconfigured(e)
