@@ -133,7 +133,9 @@ func TestWhateverIsAskedOfABrokerThatRepeatsTheRequestTellsNobodyTheSecret(t *te
 	_ = letters.Open(testContext(t))
 	consumer, err := NewConsumer(&desk{}, ConsumerConfig{Config: cfg, Topics: []string{orders}})
 	made(err)
-	consumer.log.client = plainClient(t, cfg.Brokers, append(consumer.options(newNetwork(consumer.cfg.Config)), kgo.RecordRetries(0))...)
+	consumer.log.client = plainClient(t, cfg.Brokers, consumer.options(newNetwork(consumer.cfg.Config))...)
+	consumer.log.usual = newSender(consumer.cfg.Config, kgo.RecordRetries(0))
+	t.Cleanup(consumer.log.usual.close)
 	for what, ask := range map[string]func(context.Context) error{
 		"brokers":     func(ctx context.Context) error { return inspector.Brokers(ctx)[0].Err },
 		"topics":      func(ctx context.Context) error { _, err := inspector.Topics(ctx, []string{"t"}); return err },
