@@ -64,6 +64,24 @@ func TestAnOutageSaysEachReasonOnceInAWhileAndTheNextOneAnew(t *testing.T) {
 	})
 }
 
+func TestARelayThatWorksAgainSaysTheSameReasonAnew(t *testing.T) {
+	inWorld(t, func(w *world) {
+		r := w.relay(Config{}).start()
+		for n := range 3 {
+			w.until("leading", func() bool { return r.Stats().Leading })
+			var torn atomic.Bool
+			r.source.before.set(func(_ context.Context, called string) error {
+				if called == "read" && !torn.Swap(true) {
+					return errors.New("the connection is torn")
+				}
+				return nil
+			})
+			w.until("it is said", func() bool { return r.log.count("is torn") == n+1 })
+		}
+		r.wantStopped()
+	})
+}
+
 func TestAStartThatFailsHasNothingToHandBack(t *testing.T) {
 	for _, op := range []string{"open", "claim"} {
 		t.Run(op, func(t *testing.T) {
