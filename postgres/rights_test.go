@@ -27,11 +27,6 @@ func bareRole(t *testing.T, db *pgxpool.Pool) string {
 	return pgtest.Role(t, db)
 }
 
-func as(t *testing.T, db *pgxpool.Pool, role string) *pgxpool.Pool {
-	t.Helper()
-	return pgtest.As(t, db, role)
-}
-
 func TestTheLeastRightsSuffice(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []SettleMode{Mark, Delete} {
