@@ -93,7 +93,7 @@ func (e *discreetError) Error() string { return e.text }
 
 func (e *discreetError) Unwrap() error { return e.error }
 
-// secrets are those that were sent to brokers; all copies of a Config share them.
+// secrets are those that were sent to brokers; all copies of a Config share them. nil has none, and keeps none.
 type secrets struct {
 	mu sync.Mutex
 	// sent are the last ones.
@@ -105,6 +105,9 @@ const keptSecrets = 4
 
 // note keeps a secret that is about to be sent, and returns it.
 func (s *secrets) note(secret string) string {
+	if s == nil {
+		return secret
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if secret != "" && !slices.Contains(s.sent, secret) {
@@ -135,6 +138,9 @@ func (s *secrets) discreet(err error) error {
 
 // discreetText is the text without secrets.
 func (s *secrets) discreetText(text string) string {
+	if s == nil {
+		return text
+	}
 	s.mu.Lock()
 	sent := s.sent
 	s.mu.Unlock()
