@@ -73,7 +73,7 @@ func TestProcessesThatDoNotEndAreKilled(t *testing.T) {
 	f := newFloor(&place{}, options{}, t.Output())
 	f.patience = 100 * time.Millisecond
 	for _, name := range []string{"one", "other"} {
-		cmd := exec.Command("sleep", "600") //nolint:noctx // that it ends is what is tested
+		cmd := exec.Command("sleep", "600")
 		input, err := cmd.StdinPipe()
 		if err != nil {
 			t.Fatal(err)
