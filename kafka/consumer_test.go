@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -126,6 +127,9 @@ func produce(t *testing.T, brokers []string, topic string, first, n, keys int) {
 func committed(t *testing.T, brokers []string, group string) (n int64) {
 	t.Helper()
 	offsets, err := kadm.NewClient(plainClient(t, brokers)).FetchOffsets(testContext(t), group)
+	if errors.Is(err, kerr.GroupIDNotFound) {
+		return 0 // no member has come yet
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
