@@ -28,10 +28,18 @@ var _ kgo.HookBrokerThrottle = (*throttling)(nil)
 
 // OnBrokerThrottle is of the client. What several brokers ask for at the same time counts once: it is how long something was held up.
 func (t *throttling) OnBrokerThrottle(broker kgo.BrokerMetadata, wait time.Duration, _ bool) {
+	if t.add(wait) {
+		t.log.Warn("a broker has this client wait: a quota is exceeded", "address", net.JoinHostPort(broker.Host, strconv.Itoa(int(broker.Port))), "again_in", wait.String(),
+			"note", "outbox doctor names the quotas of the user and the client id; requests wait until the broker lets them through, and nothing is lost. It is said again only after a minute without")
+	}
+}
+
+// add counts a wait that begins now, and tells whether it is news.
+func (t *throttling) add(wait time.Duration) (news bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now := t.now()
-	begins := now.Sub(t.until) > calmAfter
+	news = now.Sub(t.until) > calmAfter
 	from := now
 	if t.until.After(from) {
 		from = t.until
@@ -40,10 +48,7 @@ func (t *throttling) OnBrokerThrottle(broker kgo.BrokerMetadata, wait time.Durat
 		t.total += until.Sub(from)
 		t.until = until
 	}
-	if begins {
-		t.log.Warn("a broker has this client wait: a quota is exceeded", "address", net.JoinHostPort(broker.Host, strconv.Itoa(int(broker.Port))), "again_in", wait.String(),
-			"note", "outbox doctor names the quotas of the user and the client id; requests wait until the broker lets them through, and nothing is lost. It is said again only after a minute without")
-	}
+	return news
 }
 
 // sum is how long clients were told to wait.
